@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/treaty-node/treaty/did/canon"
+)
+
+// data is what every event type's structure can do: say itself in one line.
+type data interface {
+	line(b *line, e *Event)
+}
+
+// kinds is the one table of event types: a new type is a constant, a structure and a row.
+var kinds = map[string]func() data{
+	NodeStarted:          func() data { return new(Started) },
+	DIDResolved:          func() data { return new(Resolved) },
+	DIDVerified:          func() data { return new(Verified) },
+	DIDRefused:           func() data { return new(DIDRefusal) },
+	CardVerified:         func() data { return new(Card) },
+	MetaprotoSent:        func() data { return new(Round) },
+	MetaprotoReceived:    func() data { return new(Round) },
+	MetaprotoAgreed:      func() data { return new(Agreement) },
+	ProposalSent:         func() data { return new(Proposal) },
+	ProposalReceived:     func() data { return new(Proposal) },
+	OfferMade:            func() data { return new(Offer) },
+	OfferReceived:        func() data { return new(Offer) },
+	AcceptSent:           func() data { return new(Accept) },
+	AcceptReceived:       func() data { return new(Accept) },
+	MessageRefused:       func() data { return new(MessageRefusal) },
+	NegotiationEnded:     func() data { return new(Ended) },
+	NegotiationWithdrawn: func() data { return new(Withdrawn) },
+	ContractBuilt:        func() data { return new(Built) },
+	ContractProof:        func() data { return new(ProofAdded) },
+	ContractActivated:    func() data { return new(Activated) },
+	ContractInForce:      func() data { return new(InForce) },
+	QuerySent:            func() data { return new(Query) },
+	QueryAnswered:        func() data { return new(Answer) },
+	QueryRefused:         func() data { return new(QueryRefusal) },
+	QueryFailed:          func() data { return new(QueryFailure) },
+	CallAnswered:         func() data { return new(Call) },
+	CallRefused:          func() data { return new(CallRefusal) },
+	DatasetImported:      func() data { return new(Imported) },
+}
+
+var limits = canon.Limits{MaxBytes: MaxEventBytes, MaxDepth: maxDepth}
+
+// encodeData brings v into the canonical form of typ's data. Going through the type's own structure gives every event of a
+// type the same members, whatever the caller passed.
+func encodeData(typ string, v any) (json.RawMessage, error) {
+	make, ok := kinds[typ]
+	if !ok {
+		return nil, fmt.Errorf("%w: unknown type %.80q", ErrEntry, typ)
+	}
+	raw, err := canon.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrEntry, typ, err)
+	}
+	d := make()
+	if err := canon.Unmarshal(raw, d, limits); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrEntry, typ, err)
+	}
+	if raw, err = canon.Marshal(d); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrEntry, typ, err)
+	}
+	return raw, nil
+}
+
+// decode reads the event's data back.
+func (e *Event) decode() (data, bool) {
+	make, ok := kinds[e.Type]
+	if !ok {
+		return nil, false
+	}
+	d := make()
+	return d, canon.Unmarshal(e.Data, d, limits) == nil
+}
+
+// Decode reads e's data into v, a pointer to the structure of its type.
+func (e *Event) Decode(v any) error {
+	if err := canon.Unmarshal(e.Data, v, limits); err != nil {
+		return fmt.Errorf("ledger: event %d (%.80q): %w", e.Seq, e.Type, err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "fmt"
+
+func (d *Started) line(b *line, e *Event) {
+	b.put(text(e.Process), " started, build ", text(d.Build))
+}
+
+func (d *Resolved) line(b *line, _ *Event) {
+	b.put("DID resolved: ", text(d.DID), " from ", text(d.URL))
+}
+
+func (d *Verified) line(b *line, _ *Event) {
+	b.put("DID verified: ", text(d.DID), " (profile ", text(d.Profile), ", document proof by ", fragment(d.KeyID))
+	b.when(d.Dialect != "", ", dialect ", text(d.Dialect))
+	b.put(")")
+}
+
+func (d *DIDRefusal) line(b *line, _ *Event) {
+	b.put("DID refused: ", text(d.DID), ": ", text(d.Reason))
+}
+
+func (d *Card) line(b *line, _ *Event) {
+	b.put("agent card verified: ", quoted(d.Name), " at ", text(d.URL), ", signed by ", fragment(d.KID))
+}
+
+func (d *Round) line(b *line, e *Event) {
+	b.put("meta-protocol round ", num(int64(d.Round)), way(e, MetaprotoSent), ": ", text(d.Status))
+	b.when(len(d.Candidates) > 0, ", ", plural(int64(len(d.Candidates)), "candidate", "candidates"), " (", list(d.Candidates, "; ", text), ")")
+	b.when(d.Summary != "", ", says ", quoted(d.Summary))
+}
+
+func (d *Agreement) line(b *line, _ *Event) {
+	b.put("meta-protocol agreed after ", plural(int64(d.Rounds), "round", "rounds"), ": contract schema ", text(d.ContractSchema),
+		", sealing ", text(d.Suite), ", transport ", text(d.Transport), ", data plane ", text(d.DataPlane), ", agreement ", short(d.Digest))
+}
+
+func (d *Proposal) line(b *line, e *Event) {
+	b.put("proposal", way(e, ProposalSent), ": columns ", list(d.Columns, ", ", text), "; operations ", list(d.Operations, ", ", text),
+		"; purpose ", text(d.Purpose), "; retention ", days(d.RetentionDays))
+	b.when(d.Rationale != "", "; says ", quoted(d.Rationale))
+}
+
+// line tells first what became of the columns, then the terms, each with what was asked where that was more.
+func (d *Offer) line(b *line, e *Event) {
+	verb := " made: "
+	if e.Type == OfferReceived {
+		verb = " received: "
+	}
+	var gone, changed []string
+	for i := range d.Removed {
+		r := &d.Removed[i]
+		if column := r.column(); column != "" {
+			gone = append(gone, text(column)+": "+r.reason())
+			continue
+		}
+		s := text(r.What) + " " + text(r.Asked) + " to " + text(r.Offered)
+		if r.Offered == "" {
+			s = text(r.What) + " " + text(r.Asked) + " removed"
+		}
+		changed = append(changed, s+": "+r.reason())
+	}
+	b.put("offer", verb)
+	if len(gone) > 0 {
+		fmt.Fprintf(b, "%d of %s (removed %s)", len(d.Columns), plural(int64(len(d.Columns)+len(gone)), "column", "columns"), list(gone, "; ", asIs))
+	} else {
+		b.put(plural(int64(len(d.Columns)), "column", "columns"), " as asked")
+	}
+	b.put(": ", list(d.Columns, ", ", text), "; operations ", list(d.Operations, ", ", text), "; retention ", days(d.RetentionDays))
+	b.when(d.MinGroupSize > 1, "; groups of at least ", num(int64(d.MinGroupSize)))
+	b.put("; at most ", plural(d.CallBudget, "call", "calls"))
+	b.when(len(changed) > 0, "; narrowed ", list(changed, "; ", asIs))
+	b.put("; stands until ", text(d.ExpiresAt), "; offer ", short(d.Digest))
+}
+
+// column is the name of the column that r took away, "" when r is about something else.
+func (r *Removal) column() string {
+	if r.What == "column" && r.Offered == "" {
+		return r.Asked
+	}
+	return ""
+}
+
+func (r *Removal) reason() string {
+	if r.Why != "" {
+		return text(r.Why)
+	}
+	return "rule " + text(r.Rule)
+}
+
+func (d *Accept) line(b *line, e *Event) {
+	b.put("accept", way(e, AcceptSent), ": exactly offer ", short(d.OfferDigest))
+}
+
+func (d *MessageRefusal) line(b *line, e *Event) {
+	b.put("message refused: ", text(d.Code), ": ", text(d.Reason))
+	b.when(d.Type != "", ", message type ", text(d.Type))
+	b.when(d.Seq > 0, ", seq ", num(d.Seq))
+	b.when(e.Peer != "", ", from ", text(e.Peer))
+}
+
+func (d *Ended) line(b *line, _ *Event) {
+	b.put("negotiation ended: ", text(d.Outcome))
+	b.when(d.Code != "", ", ", text(d.Code))
+	b.when(d.Reason != "", ": ", text(d.Reason))
+}
+
+func (d *Withdrawn) line(b *line, _ *Event) {
+	b.put("negotiation withdrawn by ", text(d.By))
+	b.when(d.Reason != "", ": ", text(d.Reason))
+}
+
+func (d *Built) line(b *line, e *Event) {
+	b.put("contract built from the transcript: ", text(e.Contract), ", ", short(d.Digest))
+}
+
+func (d *ProofAdded) line(b *line, e *Event) {
+	b.put("contract proof by ", text(d.By))
+	b.when(e.Peer != "" && e.Peer == d.By, " (the other party)")
+	b.put(", key ", fragment(d.KeyID), ", over ", short(d.Digest))
+}
+
+func (d *Activated) line(b *line, e *Event) {
+	b.put("contract activated: ", text(e.Contract), " at ", text(d.ActivatedAt), ", ", short(d.Digest))
+}
+
+func (d *InForce) line(b *line, e *Event) {
+	b.put("contract in force: ", text(e.Contract), ", dataset ", text(d.Dataset), ", purpose ", text(d.Purpose),
+		", until ", text(d.ValidUntil), ", both proofs hold")
+}
+
+func (d *Query) line(b *line, _ *Event) {
+	b.put("query sent: ", list(d.Aggregates, ", ", call), " over ", text(d.Dataset))
+	b.when(len(d.GroupBy) > 0, " by ", list(d.GroupBy, ", ", text))
+	b.when(len(d.Filters) > 0, " where ", list(d.Filters, ", ", text))
+	b.put(", purpose ", text(d.Purpose))
+}
+
+func (d *Answer) line(b *line, _ *Event) {
+	b.put("query answered: ", plural(d.Rows, "row", "rows"), " from ", used(d.UsedRows, d.TotalRows),
+		", result ", short(d.ResultDigest), ", receipt ", text(d.Receipt))
+}
+
+func (d *QueryRefusal) line(b *line, _ *Event) {
+	b.put("query refused: ", text(d.Code), ": ", quoted(d.Text))
+}
+
+func (d *QueryFailure) line(b *line, _ *Event) {
+	b.put("query failed: ", text(d.Error))
+}
+
+func (d *Call) line(b *line, _ *Event) {
+	b.put("call answered: ", plural(d.Rows, "row", "rows"), " from ", used(d.UsedRows, d.TotalRows), " to ", text(d.Caller),
+		", query ", short(d.QueryDigest), ", result ", short(d.ResultDigest))
+}
+
+func (d *CallRefusal) line(b *line, _ *Event) {
+	b.put("call refused: ", text(d.Code), ": ", quoted(d.Text), ", caller ", text(d.Caller))
+}
+
+func (d *Imported) line(b *line, _ *Event) {
+	b.put("dataset imported: ", text(d.Dataset), ", ", plural(d.Rows, "row", "rows"), " of ", plural(int64(d.Columns), "column", "columns"))
+}
+
+// way is " sent" or " received".
+func way(e *Event, sent string) string {
+	if e.Type == sent {
+		return " sent"
+	}
+	return " received"
+}
+
+func used(n, of int64) string { return num(n) + " of " + plural(of, "row", "rows") }
+
+// asIs is for items that are lines already.
+func asIs(s string) string { return s }

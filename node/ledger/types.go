@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import "github.com/treaty-node/treaty/did/canon"
+
+// Event types. The structure behind each arrow is the type's data; its JSON members are the event's data members.
+const (
+	NodeStarted = "node.started" // → [Started]
+
+	DIDResolved  = "did.resolved"  // → [Resolved]
+	DIDVerified  = "did.verified"  // → [Verified]
+	DIDRefused   = "did.refused"   // → [DIDRefusal]
+	CardVerified = "card.verified" // → [Card]
+
+	MetaprotoSent     = "metaproto.sent"     // → [Round]
+	MetaprotoReceived = "metaproto.received" // → [Round]
+	MetaprotoAgreed   = "metaproto.agreed"   // → [Agreement]
+
+	ProposalSent     = "proposal.sent"     // → [Proposal]
+	ProposalReceived = "proposal.received" // → [Proposal]
+	OfferMade        = "offer.made"        // → [Offer]
+	OfferReceived    = "offer.received"    // → [Offer]
+	AcceptSent       = "accept.sent"       // → [Accept]
+	AcceptReceived   = "accept.received"   // → [Accept]
+
+	MessageRefused       = "message.refused"       // → [MessageRefusal]
+	NegotiationEnded     = "negotiation.ended"     // → [Ended]
+	NegotiationWithdrawn = "negotiation.withdrawn" // → [Withdrawn]
+
+	ContractBuilt     = "contract.built"     // → [Built]
+	ContractProof     = "contract.proof"     // → [ProofAdded]
+	ContractActivated = "contract.activated" // → [Activated]
+	ContractInForce   = "contract.inforce"   // → [InForce]
+
+	QuerySent     = "query.sent"     // buyer → [Query]
+	QueryAnswered = "query.answered" // buyer → [Answer]
+	QueryRefused  = "query.refused"  // buyer → [QueryRefusal]
+	QueryFailed   = "query.failed"   // buyer: transport fault → [QueryFailure]
+
+	CallAnswered    = "call.answered"    // data plane → [Call]
+	CallRefused     = "call.refused"     // data plane → [CallRefusal]
+	DatasetImported = "dataset.imported" // → [Imported]
+)
+
+// Started is the data of [NodeStarted].
+type Started struct {
+	Build string `json:"build"`
+}
+
+// Resolved is the data of [DIDResolved]: a document was fetched. Hash is over its canonical form.
+type Resolved struct {
+	DID  string       `json:"did"`
+	URL  string       `json:"url"`
+	Hash canon.Digest `json:"hash"`
+}
+
+// Verified is the data of [DIDVerified]: binding and proof of the document hold.
+type Verified struct {
+	DID     string `json:"did"`
+	Profile string `json:"profile"`
+	Dialect string `json:"dialect"`
+	KeyID   string `json:"keyId"`
+}
+
+// DIDRefusal is the data of [DIDRefused].
+type DIDRefusal struct {
+	DID    string `json:"did"`
+	Reason string `json:"reason"`
+}
+
+// Card is the data of [CardVerified]: the peer's agent card and the key that signed it.
+type Card struct {
+	URL  string `json:"url"`
+	KID  string `json:"kid"`
+	Name string `json:"name"`
+}
+
+// Round is the data of [MetaprotoSent] and [MetaprotoReceived]. Candidates has one short text for each candidate
+// protocol, in order of preference.
+type Round struct {
+	Round      int      `json:"round"` // 1, 2, …
+	Status     string   `json:"status"`
+	Candidates []string `json:"candidates"`
+	Summary    string   `json:"summary"`
+}
+
+// Agreement is the data of [MetaprotoAgreed].
+type Agreement struct {
+	Digest         canon.Digest `json:"digest"`
+	ContractSchema string       `json:"contractSchema"`
+	Suite          string       `json:"suite"`
+	Transport      string       `json:"transport"`
+	DataPlane      string       `json:"dataPlane"`
+	Rounds         int          `json:"rounds"`
+}
+
+// Proposal is the data of [ProposalSent] and [ProposalReceived]: what the buyer asks for.
+type Proposal struct {
+	Columns       []string `json:"columns"`
+	Operations    []string `json:"operations"`
+	Purpose       string   `json:"purpose"`
+	RetentionDays int      `json:"retentionDays"`
+	Rationale     string   `json:"rationale"`
+}
+
+// Removal is one thing a policy took away or narrowed, with the rule that did it. The fields are those of contract.Removal.
+type Removal struct {
+	What    string `json:"what"`
+	Asked   string `json:"asked"`
+	Offered string `json:"offered"`
+	Rule    string `json:"rule"`
+	Why     string `json:"why"`
+}
+
+// Offer is the data of [OfferMade] and [OfferReceived].
+type Offer struct {
+	Digest        canon.Digest `json:"digest"`
+	Columns       []string     `json:"columns"`
+	Operations    []string     `json:"operations"`
+	RetentionDays int          `json:"retentionDays"`
+	MinGroupSize  int          `json:"minGroupSize"`
+	CallBudget    int64        `json:"callBudget"`
+	ExpiresAt     string       `json:"expiresAt"`
+	Removed       []Removal    `json:"removed"`
+}
+
+// Accept is the data of [AcceptSent] and [AcceptReceived].
+type Accept struct {
+	OfferDigest canon.Digest `json:"offerDigest"`
+}
+
+// MessageRefusal is the data of [MessageRefused]. Seq is the sequence number the message claimed.
+type MessageRefusal struct {
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+	Type   string `json:"type"`
+	Seq    int64  `json:"seq"`
+}
+
+// Ended is the data of [NegotiationEnded]. Outcome is agreed, rejected, withdrawn, expired or failed; Code is the wire
+// code of a failure.
+type Ended struct {
+	Outcome string `json:"outcome"`
+	Code    string `json:"code"`
+	Reason  string `json:"reason"`
+}
+
+// Withdrawn is the data of [NegotiationWithdrawn]. By is the DID that withdrew.
+type Withdrawn struct {
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+// Built is the data of [ContractBuilt].
+type Built struct {
+	Digest canon.Digest `json:"digest"`
+}
+
+// ProofAdded is the data of [ContractProof]: a party's proof was made or verified.
+type ProofAdded struct {
+	By     string       `json:"by"` // DID
+	KeyID  string       `json:"keyId"`
+	Digest canon.Digest `json:"digest"`
+}
+
+// Activated is the data of [ContractActivated].
+type Activated struct {
+	Digest      canon.Digest `json:"digest"`
+	ActivatedAt string       `json:"activatedAt"`
+}
+
+// InForce is the data of [ContractInForce].
+type InForce struct {
+	Digest     canon.Digest `json:"digest"`
+	Dataset    string       `json:"dataset"`
+	Purpose    string       `json:"purpose"`
+	ValidUntil string       `json:"validUntil"`
+}
+
+// Query is the data of [QuerySent]. Aggregates and filters are short texts such as "avg(order_value)".
+type Query struct {
+	Dataset    string   `json:"dataset"`
+	Aggregates []string `json:"aggregates"`
+	GroupBy    []string `json:"groupBy"`
+	Filters    []string `json:"filters"`
+	Purpose    string   `json:"purpose"`
+}
+
+// Answer is the data of [QueryAnswered]. The result itself never enters the log. Receipt is the receipt's id.
+type Answer struct {
+	Rows         int64        `json:"rows"` // in the result
+	UsedRows     int64        `json:"usedRows"`
+	TotalRows    int64        `json:"totalRows"`
+	ResultDigest canon.Digest `json:"resultDigest"`
+	Receipt      string       `json:"receipt"`
+}
+
+// QueryRefusal is the data of [QueryRefused].
+type QueryRefusal struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// QueryFailure is the data of [QueryFailed].
+type QueryFailure struct {
+	Error string `json:"error"`
+}
+
+// Call is the data of [CallAnswered].
+type Call struct {
+	QueryDigest  canon.Digest `json:"queryDigest"`
+	ResultDigest canon.Digest `json:"resultDigest"`
+	Rows         int64        `json:"rows"`
+	UsedRows     int64        `json:"usedRows"`
+	TotalRows    int64        `json:"totalRows"`
+	Caller       string       `json:"caller"`
+}
+
+// CallRefusal is the data of [CallRefused].
+type CallRefusal struct {
+	Code   string `json:"code"`
+	Text   string `json:"text"`
+	Caller string `json:"caller"`
+}
+
+// Imported is the data of [DatasetImported].
+type Imported struct {
+	Dataset string `json:"dataset"`
+	Rows    int64  `json:"rows"`
+	Columns int    `json:"columns"`
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store declares what a company keeps and the promises a store makes about it. node/store/sqlite implements it;
+// node/store/storetest is the one suite every implementation passes.
+//
+// Guarantees
+//
+//   - Update is serializable and durable: when it returns nil, the effect and its events are on disk and survive kill -9 and
+//     a power cut; when it returns an error, nothing of it is there. Several processes may use one store at once: their
+//     updates happen one after another, and the event log has one order across all of them.
+//   - View sees one consistent state, and cannot change it.
+//   - What is final stays final: envelopes, revocations, receipts and activations are written once, a contract's state only
+//     moves forward, and events are only appended.
+//
+// What it does not do: a store keeps bytes and does not judge them. Signatures are checked by who reads (the data plane
+// verifies both proofs of a contract itself), so a thief who can write the file can destroy or hide, but not forge. A thief
+// who can read it learns negotiations, contracts and stored answers, and no private key.
+//
+// # Methods of Tx
+//
+//	Conversations  GetConversation FindConversation PutConversation ListConversations
+//	Envelopes      PutEnvelope GetEnvelope ReplyOf ListEnvelopes
+//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch
+//	Budgets        Reserve GetUsage
+//	Receipts       PutReceipt GetReceipt ListReceipts
+//	Answers        PutAnswer GetAnswer DeleteAnswer DeleteAnswersBefore
+//	Log            Append Events FindEvents Head
+//	Settings       GetSetting PutSetting
+//	Tasks          PutTask GetTask ListTasks
+//	Equivocations  PutEquivocation ListEquivocations
+//
+// Declare the subset you need as an interface of your own, or take one of these.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/ledger"
+)
+
+var (
+	// ErrNotFound: no such record.
+	ErrNotFound = errors.New("store: not found")
+	// ErrConflict: the record exists, or is at another version, or may not change in this way.
+	ErrConflict = errors.New("store: conflict")
+	// ErrBudget: the contract's call budget is used up.
+	ErrBudget = errors.New("store: budget exhausted")
+	// ErrFull: the disk, or the space allowed to the store, is full. Nothing of the transaction was written.
+	ErrFull = errors.New("store: no space left")
+	// ErrReadOnly: a write inside View.
+	ErrReadOnly = errors.New("store: read-only transaction")
+	// ErrCorrupt: what the store holds is not what it wrote.
+	ErrCorrupt = errors.New("store: corrupt")
+)
+
+// Store is a company's persistent state. It is safe for concurrent use.
+type Store interface {
+	// Update runs fn in one write transaction and commits it durably. fn's error, or a panic in it, rolls everything back
+	// and is returned. fn must not call the store again except through tx, and must not keep tx. It may not be run twice.
+	Update(ctx context.Context, fn func(tx Tx) error) error
+	// View runs fn on one consistent state. Writes fail with ErrReadOnly.
+	View(ctx context.Context, fn func(tx Tx) error) error
+	Close() error
+}
+
+// Tx is one transaction. It is bound to the context it was opened with, belongs to one goroutine, and ends with the
+// function it was given to.
+type Tx interface {
+	Conversations
+	Envelopes
+	Contracts
+	Budgets
+	Receipts
+	Answers
+	Log
+	Settings
+	Tasks
+	Equivocations
+}
+
+// MaxList is the number of rows a List or Find method returns when its filter sets no limit, and the most it returns.
+const MaxList = 1000
+
+// Conversation is one negotiation, keyed by (Own, Peer, ContextID).
+type Conversation struct {
+	Own, Peer, ContextID string // DIDs and the conversation's id
+	Role                 string // "buyer" or "vendor": what Own is
+	TaskID               string // A2A task, empty until there is one; unique per (Own, Peer)
+	Phase                string // the session machine's phase, for lists
+	Version              int64  // 1 after the first Put
+	State                []byte // the session machine's state (JSON), opaque here
+	Created, Updated     time.Time
+}
+
+// ConversationFilter selects conversations; empty fields match everything.
+type ConversationFilter struct {
+	Own, Peer, Role, Phase string
+	Limit                  int
+}
+
+// Conversations keeps the state of negotiations.
+type Conversations interface {
+	GetConversation(own, peer, contextID string) (Conversation, error)
+	// FindConversation looks for a task id first, then for a context id; ErrConflict when several peers use the same one.
+	FindConversation(own, contextOrTaskID string) (Conversation, error)
+	// PutConversation is a compare-and-swap: expect is the version the caller read (0: there must be none), the stored
+	// version becomes expect+1 whatever c.Version says. ErrConflict otherwise. Created is kept from the first Put.
+	PutConversation(c Conversation, expect int64) error
+	// ListConversations is ordered by last update, newest first.
+	ListConversations(f ConversationFilter) ([]Conversation, error)
+}
+
+// Direction of an envelope, seen from Own.
+const (
+	In  = "in"
+	Out = "out"
+)
+
+// EnvelopeRecord is one message as it was received or sent, byte for byte.
+type EnvelopeRecord struct {
+	Digest               canon.Digest
+	Own, Peer, ContextID string
+	Seq                  int64
+	Direction            string // In or Out
+	Bytes                []byte
+	ReplyTo              canon.Digest // Out: the envelope it answers; zero for none
+	Created              time.Time
+	Plaintext, Salt      []byte // body as opened or sealed, nil when there was none
+}
+
+// Envelopes keeps messages. They are written once.
+type Envelopes interface {
+	// PutEnvelope adds e. ErrConflict when Own already has this digest, or another envelope at the same (Own, Peer,
+	// ContextID, Seq, Direction), or another answer to the same ReplyTo.
+	PutEnvelope(e EnvelopeRecord) error
+	GetEnvelope(own string, digest canon.Digest) (EnvelopeRecord, error)
+	// ReplyOf returns the Out envelope whose ReplyTo is digest.
+	ReplyOf(own string, digest canon.Digest) (EnvelopeRecord, error)
+	// ListEnvelopes returns the whole conversation, ordered by Seq.
+	ListEnvelopes(own, peer, contextID string) ([]EnvelopeRecord, error)
+}
+
+// States of a contract. They only move down this list, and InForce and Void are never left for one another.
+const (
+	AwaitingApproval   = "awaiting_approval"
+	AwaitingActivation = "awaiting_activation"
+	InForce            = "in_force"
+	Void               = "void"    // never came into force: late, rejected or withdrawn
+	Revoked            = "revoked" // was in force
+)
+
+// ContractRecord is a contract as this company holds it.
+type ContractRecord struct {
+	ID              string
+	Digest          canon.Digest // of the contract without proofs
+	Role            string       // "buyer" or "vendor": what this company is
+	Bytes           []byte       // canonical contract with the proofs there are
+	Activation      []byte       // canonical activation; nil before
+	State           string
+	ContextID, Peer string
+	Created         time.Time
+}
+
+// ContractFilter selects contracts; empty fields match everything.
+type ContractFilter struct {
+	Role, Peer, State, ContextID string
+	Limit                        int
+}
+
+// Revocation is a signed end of a contract.
+type Revocation struct {
+	ContractID string
+	By         string // DID
+	Bytes      []byte // signed document
+	Created    time.Time
+}
+
+// Contracts keeps contracts and their revocations.
+type Contracts interface {
+	// PutContract inserts c or moves it on. ErrConflict when the digest, role, peer or conversation differ from the stored
+	// ones, the state would move back, or an activation would change. Created is kept from the first Put.
+	PutContract(c ContractRecord) error
+	GetContract(id string) (ContractRecord, error)
+	// ListContracts is ordered by creation, newest first.
+	ListContracts(f ContractFilter) ([]ContractRecord, error)
+	// PutRevocation is write-once: ErrConflict when there is one with other bytes, nil when it is the same. It needs no
+	// contract record, and does not change the state of one.
+	PutRevocation(r Revocation) error
+	GetRevocation(contractID string) (Revocation, error)
+	Revoked(contractID string) (bool, error)
+	// RevocationEpoch grows with every revocation, of any contract.
+	RevocationEpoch() (uint64, error)
+}
+
+// Budgets counts calls under contracts.
+type Budgets interface {
+	// Reserve takes one call out of budget and returns how many are used with it. ErrBudget, and nothing taken, when used
+	// calls would exceed budget; used is then what was used before. Roll the transaction back to give the call back.
+	Reserve(contractID string, budget int64) (used int64, err error)
+	// GetUsage returns the calls used; 0 for a contract never called.
+	GetUsage(contractID string) (int64, error)
+}
+
+// Receipt is a signed receipt of a call.
+type Receipt struct {
+	ID, ContractID string
+	Bytes          []byte
+	Created        time.Time
+}
+
+// Receipts keeps receipts. They are written once.
+type Receipts interface {
+	PutReceipt(r Receipt) error // ErrConflict when the id exists
+	GetReceipt(id string) (Receipt, error)
+	ListReceipts(contractID string, limit int) ([]Receipt, error) // in the order they were put
+}
+
+// Answer is the data of a query's result. It lives here and never in the log, so that it can be deleted.
+type Answer struct {
+	Digest      canon.Digest // the log's resultDigest
+	ContractID  string
+	Bytes       []byte
+	Created     time.Time
+	DeleteAfter time.Time // end of the contract's retention
+}
+
+// Answers keeps results until their retention ends.
+type Answers interface {
+	// PutAnswer stores a. The same answer again extends nothing: the earlier DeleteAfter stays.
+	PutAnswer(a Answer) error
+	GetAnswer(contractID string, digest canon.Digest) (Answer, error)
+	DeleteAnswer(contractID string, digest canon.Digest) error // ErrNotFound
+	// DeleteAnswersBefore deletes every answer whose DeleteAfter is not after t, and returns how many.
+	DeleteAnswersBefore(t time.Time) (int64, error)
+}
+
+// EventFilter selects events; empty fields match everything.
+type EventFilter struct {
+	After                         uint64 // sequence number
+	Context, Contract, Peer, Type string
+	Limit                         int
+}
+
+// Log is the company's event log.
+type Log interface {
+	// Append adds e at the end of the log, in this transaction: the event is there exactly when the effect is. The store
+	// adds time, node and process.
+	Append(e ledger.Entry) (ledger.Event, error)
+	// Events returns at most limit events after sequence number after, in order: a chain segment.
+	Events(after uint64, limit int) ([]ledger.Event, error)
+	// FindEvents returns matching events in order. They are a selection, not a segment.
+	FindEvents(f EventFilter) ([]ledger.Event, error)
+	// Head is the log's head as this transaction sees it.
+	Head() (ledger.Head, error)
+}
+
+// Settings keeps small facts of the node by key.
+type Settings interface {
+	GetSetting(key string) (string, error) // ErrNotFound
+	PutSetting(key, value string) error
+}
+
+// Task is an A2A task.
+type Task struct {
+	ID, Owner, ContextID string // Owner is the DID of the caller that may see it, "" for anonymous callers' tasks
+	Version              int64  // 1 after the first Put
+	Bytes                []byte
+	Updated              time.Time
+}
+
+// TaskFilter selects one owner's tasks.
+type TaskFilter struct {
+	Owner, ContextID string // Owner is always compared, ContextID when set
+	Limit, Offset    int
+}
+
+// Tasks keeps A2A tasks. Another owner's task does not exist.
+type Tasks interface {
+	// PutTask is a compare-and-swap like PutConversation. ErrConflict also when the id belongs to another owner.
+	PutTask(t Task, expect int64) error
+	GetTask(owner, id string) (Task, error)
+	// ListTasks is ordered by last update, newest first.
+	ListTasks(f TaskFilter) ([]Task, error)
+}
+
+// Equivocation is proof that a peer signed two different envelopes with one sequence number.
+type Equivocation struct {
+	Own, Peer, ContextID string
+	Seq                  int64
+	First, Second        []byte // raw envelopes
+	Created              time.Time
+}
+
+// Equivocations keeps such proofs. They are written once; the same pair again is no error.
+type Equivocations interface {
+	PutEquivocation(e Equivocation) error
+	ListEquivocations(own, peer string) ([]Equivocation, error) // peer "": all
+}
