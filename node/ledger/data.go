@@ -51,7 +51,7 @@ var limits = canon.Limits{MaxBytes: MaxEventBytes, MaxDepth: maxDepth}
 // encodeData brings v into the canonical form of typ's data. Going through the type's own structure gives every event of a
 // type the same members, whatever the caller passed.
 func encodeData(typ string, v any) (json.RawMessage, error) {
-	make, ok := kinds[typ]
+	newData, ok := kinds[typ]
 	if !ok {
 		return nil, fmt.Errorf("%w: unknown type %.80q", ErrEntry, typ)
 	}
@@ -59,7 +59,10 @@ func encodeData(typ string, v any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrEntry, typ, err)
 	}
-	d := make()
+	if raw[0] != '{' {
+		return nil, fmt.Errorf("%w: %s: data is not an object", ErrEntry, typ)
+	}
+	d := newData()
 	if err := canon.Unmarshal(raw, d, limits); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrEntry, typ, err)
 	}
@@ -71,11 +74,11 @@ func encodeData(typ string, v any) (json.RawMessage, error) {
 
 // decode reads the event's data back.
 func (e *Event) decode() (data, bool) {
-	make, ok := kinds[e.Type]
+	newData, ok := kinds[e.Type]
 	if !ok {
 		return nil, false
 	}
-	d := make()
+	d := newData()
 	return d, canon.Unmarshal(e.Data, d, limits) == nil
 }
 

@@ -14,8 +14,9 @@ import (
 
 // Bounds of what one line shows.
 const (
-	maxShown = 240 // runes of one text
-	maxItems = 12  // items of one list
+	maxShown    = 240  // runes of one text
+	maxSentence = 1000 // runes of a refusal, which is to be read in full
+	maxItems    = 12   // items of one list
 )
 
 // Describe says e in one readable line, without time and sequence number.
@@ -70,8 +71,11 @@ func text(s string) string {
 	return short
 }
 
-// quoted is s in quotes, always: for sentences.
+// quoted is s in quotes, always: for what the other party says.
 func quoted(s string) string { return quote(clip(s, maxShown)) }
+
+// sentence is a refusal's text.
+func sentence(s string) string { return quote(clip(s, maxSentence)) }
 
 func quote(s string, cut bool) string {
 	if cut {

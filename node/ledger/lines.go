@@ -144,7 +144,7 @@ func (d *Answer) line(b *line, _ *Event) {
 }
 
 func (d *QueryRefusal) line(b *line, _ *Event) {
-	b.put("query refused: ", text(d.Code), ": ", quoted(d.Text))
+	b.put("query refused: ", text(d.Code), ": ", sentence(d.Text))
 }
 
 func (d *QueryFailure) line(b *line, _ *Event) {
@@ -157,7 +157,7 @@ func (d *Call) line(b *line, _ *Event) {
 }
 
 func (d *CallRefusal) line(b *line, _ *Event) {
-	b.put("call refused: ", text(d.Code), ": ", quoted(d.Text), ", caller ", text(d.Caller))
+	b.put("call refused: ", text(d.Code), ": ", sentence(d.Text), ", caller ", text(d.Caller))
 }
 
 func (d *Imported) line(b *line, _ *Event) {
