@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package did
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+)
+
+// What stands in the members of a proof.
+const (
+	proofType    = "DataIntegrityProof"
+	suiteEdDSA   = "eddsa-jcs-2022"                  // W3C vc-di-eddsa section 3.3
+	suiteK1      = "didwba-jcs-ecdsa-secp256k1-2025" // ANP-03 appendix A.5
+	proofPurpose = string(AssertionMethod)
+)
+
+// suiteOf returns the cryptosuite that a key makes proofs with.
+func suiteOf(k PublicKey) (string, error) {
+	switch k.Type() {
+	case Ed25519:
+		return suiteEdDSA, nil
+	case Secp256k1:
+		return suiteK1, nil
+	case P256, X25519:
+	}
+	return "", fmt.Errorf("%w: no proofs with %q", ErrKeyType, k.Type())
+}
+
+// Proof is a Data Integrity proof of an object (not of a DID document, see [SignDocument]).
+type Proof struct {
+	Type               string `json:"type"`
+	Cryptosuite        string `json:"cryptosuite"`
+	VerificationMethod string `json:"verificationMethod"` // absolute key id
+	ProofPurpose       string `json:"proofPurpose"`       // "assertionMethod"
+	Created            string `json:"created"`            // RFC 3339, UTC, whole seconds
+	ProofValue         string `json:"proofValue"`         // multibase base58btc of 64 bytes
+}
+
+// CreatedAt returns the time that the proof claims for itself, an error if it is not RFC 3339 in UTC with
+// whole seconds.
+func (p Proof) CreatedAt() (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, p.Created)
+	if err != nil || formatTime(t) != p.Created {
+		return time.Time{}, fmt.Errorf("%w: created is not an RFC 3339 time in UTC", ErrProof)
+	}
+	return t, nil
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+// SignObject proves an object: eddsa-jcs-2022, or its secp256k1 sibling for such a key, with purpose assertionMethod. The
+// object is JSON without its proofs; it is canonicalised first. The context of an object that has one is
+// covered twice, as ANP wants it.
+func SignObject(ctx context.Context, object []byte, s Signer, created time.Time) (Proof, error) {
+	suite, err := suiteOf(s.PublicKey())
+	if err != nil {
+		return Proof{}, err
+	}
+	if _, _, err := SplitKeyID(s.KeyID()); err != nil {
+		return Proof{}, err
+	}
+	p := Proof{
+		Type: proofType, Cryptosuite: suite, VerificationMethod: s.KeyID(),
+		ProofPurpose: proofPurpose, Created: formatTime(created),
+	}
+	message, err := p.message(object)
+	if err != nil {
+		return Proof{}, err
+	}
+	sig, err := s.Sign(ctx, message)
+	if err != nil {
+		return Proof{}, err
+	}
+	p.ProofValue = encodeMultibase(sig)
+	return p, nil
+}
+
+// VerifyObject checks a proof over the object, which is JSON without its proofs, with the key. The
+// caller has looked the key up by p.VerificationMethod and knows that it may be used; times are the caller's concern too.
+// It returns [ErrProof] or [ErrBadSignature].
+func VerifyObject(object []byte, p Proof, key PublicKey) error {
+	suite, err := suiteOf(key)
+	if err != nil {
+		return err
+	}
+	if p.Type != proofType || p.Cryptosuite != suite || p.ProofPurpose != proofPurpose {
+		return fmt.Errorf("%w: not %s for %s", ErrProof, suite, proofPurpose)
+	}
+	if _, err := p.CreatedAt(); err != nil {
+		return err
+	}
+	if _, _, err := SplitKeyID(p.VerificationMethod); err != nil {
+		return fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	sig, err := decodeMultibase(p.ProofValue)
+	if err != nil || len(sig) != signatureSize {
+		return fmt.Errorf("%w: proofValue", ErrProof)
+	}
+	message, err := p.message(object)
+	if err != nil {
+		return err
+	}
+	return key.Verify(message, sig)
+}
+
+// message returns what is signed: SHA-256(JCS(options)) ‖ SHA-256(JCS(object)).
+func (p Proof) message(object []byte) ([]byte, error) {
+	canonical, err := canon.Canonicalize(object, canon.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	o, err := splitObject(canonical)
+	if err != nil {
+		return nil, err
+	}
+	if o.find("proof") != nil || o.find("proofs") != nil {
+		return nil, fmt.Errorf("%w: the object still has its proofs", ErrProof)
+	}
+	options := struct {
+		Context            rawJSON `json:"@context,omitzero"`
+		Type               string  `json:"type"`
+		Cryptosuite        string  `json:"cryptosuite"`
+		VerificationMethod string  `json:"verificationMethod"`
+		ProofPurpose       string  `json:"proofPurpose"`
+		Created            string  `json:"created"`
+	}{o.find("@context"), p.Type, p.Cryptosuite, p.VerificationMethod, p.ProofPurpose, p.Created}
+	encoded, err := canon.Marshal(options)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	return hashes(sha256.Sum256(encoded), sha256.Sum256(canonical)), nil
+}
+
+func hashes(options, document [sha256.Size]byte) []byte {
+	return append(options[:], document[:]...)
+}
