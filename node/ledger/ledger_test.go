@@ -67,7 +67,9 @@ func story() []Entry {
 		MinGroupSize: 5, CallBudget: 100, ExpiresAt: "2026-11-30T12:15:00Z",
 		Removed: []Removal{
 			{What: "column", Asked: "customer_email", Rule: "never_leaves", Why: "class pii never leaves"},
-			{What: "retention", Asked: "90 days", Offered: "30 days", Rule: "max_retention", Why: "policy allows at most 30 days"},
+			{What: "retentionDays", Asked: "90", Offered: "30", Rule: "max_retention", Why: "policy allows at most 30 days"},
+			{What: "operation", Asked: "median", Rule: "operations"},
+			{What: "minGroupSize", Offered: "5", Rule: "min_group", Why: "no group may be smaller"},
 		},
 	}
 	asked := offer

@@ -56,11 +56,7 @@ func (d *Offer) line(b *line, e *Event) {
 			gone = append(gone, text(column)+": "+r.reason())
 			continue
 		}
-		s := text(r.What) + " " + text(r.Asked) + " to " + text(r.Offered)
-		if r.Offered == "" {
-			s = text(r.What) + " " + text(r.Asked) + " removed"
-		}
-		changed = append(changed, s+": "+r.reason())
+		changed = append(changed, r.change()+": "+r.reason())
 	}
 	b.put("offer", verb)
 	if len(gone) > 0 {
@@ -81,6 +77,27 @@ func (r *Removal) column() string {
 		return r.Asked
 	}
 	return ""
+}
+
+// change says what became of a term that is not a column.
+func (r *Removal) change() string {
+	what, known := terms[r.What]
+	if !known {
+		what = text(r.What)
+	}
+	switch {
+	case r.Offered == "":
+		return what + " " + call(r.Asked) + " removed"
+	case r.Asked == "":
+		return what + " set to " + call(r.Offered)
+	default:
+		return what + " from " + call(r.Asked) + " to " + call(r.Offered)
+	}
+}
+
+// terms are the names of a scope's members in words.
+var terms = map[string]string{
+	"rowFilter": "row filter", "retentionDays": "retention days", "minGroupSize": "minimum group size", "callBudget": "call budget",
 }
 
 func (r *Removal) reason() string {
