@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package a2a
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/wellknown"
+)
+
+// gateway gives A2A requests their meaning: envelopes and the tasks they move are the negotiator's, everything else is a plain
+// question, which the library's own handler executes.
+type gateway struct {
+	cfg   Config
+	plain a2asrv.RequestHandler
+	tasks *plainTasks
+}
+
+var _ a2asrv.RequestHandler = (*gateway)(nil)
+
+// begin marks the request as decoded.
+func begin(ctx context.Context) *call {
+	c := callFrom(ctx)
+	c.reached.Store(true)
+	return c
+}
+
+// SendMessage implements a2asrv.RequestHandler.
+func (g *gateway) SendMessage(ctx context.Context, req *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
+	c := begin(ctx)
+	bytes, err := classify(c, req)
+	if err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	if bytes != nil {
+		task, err := g.receive(ctx, c, bytes)
+		if err != nil {
+			return nil, g.toPeer(ctx, err)
+		}
+		return task, nil
+	}
+	if err := g.checkQuestion(ctx, req.Message); err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	result, err := g.plain.SendMessage(ctx, req)
+	if err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	if task, ok := result.(*sdk.Task); ok && req.Config != nil {
+		trimHistory(task, req.Config.HistoryLength)
+	}
+	return result, nil
+}
+
+// SendStreamingMessage implements a2asrv.RequestHandler. The stream is the task, and ends.
+func (g *gateway) SendStreamingMessage(ctx context.Context, req *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
+	return g.stream(ctx, func(yield func(sdk.Event, error) bool) {
+		result, err := g.SendMessage(ctx, req)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		yield(result, nil)
+	})
+}
+
+// SubscribeToTask implements a2asrv.RequestHandler. Between turns nothing happens by itself, so the stream is the task as it
+// stands, and ends.
+func (g *gateway) SubscribeToTask(ctx context.Context, req *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
+	return g.stream(ctx, func(yield func(sdk.Event, error) bool) {
+		task, err := g.find(ctx, req.ID)
+		if err == nil && task.Status.State.Terminal() {
+			err = errTerminal
+		}
+		if err != nil {
+			yield(nil, g.toPeer(ctx, err))
+			return
+		}
+		yield(task, nil)
+	})
+}
+
+// stream marks the request as decoded and notes when its first item is an error.
+func (g *gateway) stream(ctx context.Context, items iter.Seq2[sdk.Event, error]) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) {
+		c := begin(ctx)
+		first := true
+		for event, err := range items {
+			if first && err != nil {
+				c.failedFirst.Store(true)
+			}
+			first = false
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}
+
+// GetTask implements a2asrv.RequestHandler.
+func (g *gateway) GetTask(ctx context.Context, req *sdk.GetTaskRequest) (*sdk.Task, error) {
+	begin(ctx)
+	if req.HistoryLength != nil && *req.HistoryLength < 0 {
+		return nil, g.toPeer(ctx, sdk.ErrInvalidParams)
+	}
+	task, err := g.find(ctx, req.ID)
+	if err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	trimHistory(task, req.HistoryLength)
+	return task, nil
+}
+
+// CancelTask implements a2asrv.RequestHandler. Only envelopes end a negotiation, and an answer is complete once it exists.
+func (g *gateway) CancelTask(ctx context.Context, req *sdk.CancelTaskRequest) (*sdk.Task, error) {
+	begin(ctx)
+	if _, err := g.lookup(ctx, req.ID); err == nil {
+		return nil, g.toPeer(ctx, errNotCancelable)
+	} else if !errors.Is(err, ErrNotFound) {
+		return nil, g.toPeer(ctx, err)
+	}
+	task, err := g.find(ctx, req.ID)
+	if err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	if task.Status.State.Terminal() {
+		return nil, g.toPeer(ctx, sdk.ErrTaskNotCancelable)
+	}
+	task, err = g.plain.CancelTask(ctx, req)
+	return task, g.toPeer(ctx, err)
+}
+
+// The operations that the agent card does not offer.
+
+// GetTaskPushConfig implements a2asrv.RequestHandler.
+func (g *gateway) GetTaskPushConfig(ctx context.Context, _ *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
+	begin(ctx)
+	return nil, g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
+}
+
+// ListTaskPushConfigs implements a2asrv.RequestHandler.
+func (g *gateway) ListTaskPushConfigs(ctx context.Context, _ *sdk.ListTaskPushConfigRequest) (*sdk.ListTaskPushConfigResponse, error) {
+	begin(ctx)
+	return nil, g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
+}
+
+// CreateTaskPushConfig implements a2asrv.RequestHandler.
+func (g *gateway) CreateTaskPushConfig(ctx context.Context, _ *sdk.PushConfig) (*sdk.PushConfig, error) {
+	begin(ctx)
+	return nil, g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
+}
+
+// DeleteTaskPushConfig implements a2asrv.RequestHandler.
+func (g *gateway) DeleteTaskPushConfig(ctx context.Context, _ *sdk.DeleteTaskPushConfigRequest) error {
+	begin(ctx)
+	return g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
+}
+
+// GetExtendedAgentCard implements a2asrv.RequestHandler.
+func (g *gateway) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard, error) {
+	begin(ctx)
+	return nil, g.toPeer(ctx, sdk.ErrUnsupportedOperation)
+}
+
+// classify checks a message's form and returns its envelope, nil when it is a plain question.
+func classify(c *call, req *sdk.SendMessageRequest) ([]byte, error) {
+	if req == nil || req.Message == nil {
+		return nil, refuse(sdk.ErrInvalidParams, "message is required")
+	}
+	m := req.Message
+	switch {
+	case m.ID == "" || len(m.ID) > maxID:
+		return nil, refuse(sdk.ErrInvalidParams, "message.messageId is required, at most 256 bytes")
+	case len(m.ContextID) > maxID || len(m.TaskID) > maxID:
+		return nil, refuse(sdk.ErrInvalidParams, "message.contextId and message.taskId have at most 256 bytes")
+	case m.Role != sdk.MessageRoleUser:
+		return nil, refuse(sdk.ErrInvalidParams, "message.role must be ROLE_USER")
+	case len(m.Parts) == 0 || len(m.Parts) > maxParts || slices.Contains(m.Parts, nil):
+		return nil, refuse(sdk.ErrInvalidParams, "message.parts is required, at most 32 parts")
+	case req.Config != nil && req.Config.HistoryLength != nil && *req.Config.HistoryLength < 0:
+		return nil, refuse(sdk.ErrInvalidParams, "configuration.historyLength must not be negative")
+	case req.Config != nil && req.Config.PushConfig != nil:
+		return nil, sdk.ErrPushNotificationNotSupported
+	}
+	named := slices.Contains(m.Extensions, wellknown.ExtensionURI)
+	bytes, err := envelopeIn(m.Parts)
+	switch {
+	case err != nil:
+		return nil, err
+	case bytes == nil && named:
+		return nil, errNotOneEnvelope
+	case bytes != nil && !(named && c.extension):
+		return nil, errNoExtension
+	}
+	return bytes, nil
+}
+
+// receive hands an envelope to the negotiator.
+func (g *gateway) receive(ctx context.Context, c *call, bytes []byte) (*sdk.Task, error) {
+	caller, ok := httpsig.CallerFrom(ctx)
+	if !ok {
+		return nil, errNoCaller
+	}
+	c.activated.Store(true)
+	reply, err := g.cfg.Negotiator.Receive(ctx, caller.DID, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return render(reply)
+}
+
+// checkQuestion holds a plain message to text, and a follow-up to a task that can take one.
+func (g *gateway) checkQuestion(ctx context.Context, m *sdk.Message) error {
+	for _, p := range m.Parts {
+		if _, ok := p.Content.(sdk.Text); !ok {
+			return refuse(sdk.ErrUnsupportedContentType, "plain questions are text/plain")
+		}
+	}
+	if m.TaskID == "" {
+		return nil
+	}
+	if reply, err := g.lookup(ctx, m.TaskID); err == nil {
+		if reply.State.Terminal() {
+			return errTerminal
+		}
+		return errEnvelopesOnly
+	} else if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	stored, err := g.tasks.Get(ctx, m.TaskID)
+	if err != nil {
+		return err
+	}
+	if stored.Task.Status.State.Terminal() {
+		return errTerminal
+	}
+	return nil
+}
+
+// lookup finds the caller's negotiation; ErrNotFound for anonymous callers.
+func (g *gateway) lookup(ctx context.Context, id sdk.TaskID) (Reply, error) {
+	caller, ok := httpsig.CallerFrom(ctx)
+	if !ok || id == "" || len(id) > maxID {
+		return Reply{}, ErrNotFound
+	}
+	return g.cfg.Negotiator.Lookup(ctx, caller.DID, string(id))
+}
+
+// find renders the caller's task of either kind.
+func (g *gateway) find(ctx context.Context, id sdk.TaskID) (*sdk.Task, error) {
+	reply, err := g.lookup(ctx, id)
+	if err == nil {
+		c := callFrom(ctx)
+		c.activated.Store(c.extension)
+		return render(reply)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return nil, err
+	}
+	if id == "" || len(id) > maxID {
+		return nil, sdk.ErrTaskNotFound
+	}
+	stored, err := g.tasks.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return stored.Task, nil
+}
+
+// trimHistory applies historyLength (A2A section 3.2.4).
+func trimHistory(task *sdk.Task, length *int) {
+	if length == nil || *length < 0 || *length >= len(task.History) {
+		return
+	}
+	task.History = task.History[len(task.History)-*length:]
+	if *length == 0 {
+		task.History = nil
+	}
+}
+
+// callerDID is the verified caller, or the zero DID.
+func callerDID(ctx context.Context) did.DID {
+	caller, _ := httpsig.CallerFrom(ctx)
+	return caller.DID
+}
