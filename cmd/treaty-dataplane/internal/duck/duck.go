@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package duck is the data plane's engine: DuckDB in memory, locked down once the datasets are loaded.
+//
+// Guarantees
+//
+//   - Rows come from csvimport with their types settled; the engine never looks at a file and guesses nothing.
+//   - After [Engine.Lock] no statement can read or write files, reach the network, attach databases, load extensions or
+//     change a setting.
+//   - Every query has a time limit, and all of them together a memory and a thread limit; there is no spilling to disk.
+//     A query ends when its caller's context does, and the engine stays usable.
+//   - Nothing that the engine says about a failure leaves this package, not even into the log: its messages quote rows, paths
+//     and SQL. The log gets the kind of error only.
+package duck
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/duckdb/duckdb-go/v2"
+
+	"github.com/treaty-node/treaty/node/dataplane/csvimport"
+	"github.com/treaty-node/treaty/node/dataplane/source"
+	"github.com/treaty-node/treaty/node/dataset"
+)
+
+var (
+	// ErrLocked: loading after Lock.
+	ErrLocked = errors.New("duck: the engine is locked")
+	// ErrNotLocked: a query before Lock.
+	ErrNotLocked = errors.New("duck: the engine is not locked yet")
+)
+
+// Limits bound the engine. Zero fields take the defaults.
+type Limits struct {
+	MemoryMB   int           // of the engine; default 1024
+	Threads    int           // default 2
+	Time       time.Duration // of one query; default 30 s
+	Concurrent int           // queries at a time, others wait; default 4
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.MemoryMB <= 0 {
+		l.MemoryMB = 1024
+	}
+	if l.Threads <= 0 {
+		l.Threads = 2
+	}
+	if l.Time <= 0 {
+		l.Time = 30 * time.Second
+	}
+	if l.Concurrent <= 0 {
+		l.Concurrent = 4
+	}
+	return l
+}
+
+// Engine is a [source.Source].
+type Engine struct {
+	connector *duckdb.Connector
+	db        *sql.DB
+	limits    Limits
+	log       *slog.Logger
+	slots     chan struct{}
+
+	mu     sync.RWMutex
+	tables map[string]source.Table
+	locked bool
+}
+
+var _ source.Source = (*Engine)(nil)
+
+// Open starts an empty engine. log may be nil.
+func Open(ctx context.Context, l Limits, log *slog.Logger) (*Engine, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	connector, err := duckdb.NewConnector("", nil)
+	if err != nil {
+		return nil, fmt.Errorf("duck: the engine did not start: %w", err)
+	}
+	l = l.withDefaults()
+	e := &Engine{
+		connector: connector, db: sql.OpenDB(connector), limits: l, log: log,
+		slots: make(chan struct{}, l.Concurrent), tables: map[string]source.Table{},
+	}
+	e.db.SetMaxOpenConns(l.Concurrent)
+	for _, set := range []string{
+		fmt.Sprintf("SET memory_limit = '%dMiB'", l.MemoryMB),
+		fmt.Sprintf("SET threads = %d", l.Threads),
+		"SET temp_directory = ''",
+		"SET TimeZone = 'UTC'",
+	} {
+		if _, err := e.db.ExecContext(ctx, set); err != nil && !strings.HasPrefix(set, "SET TimeZone") {
+			_ = e.db.Close()
+			return nil, fmt.Errorf("duck: %s: %w", set, err)
+		}
+	}
+	return e, nil
+}
+
+// Close ends the engine and forgets all rows.
+func (e *Engine) Close() error { return e.db.Close() }
+
+// sqlType is how a column is kept. Instants are kept in UTC as timestamps, so that no zone setting matters.
+func sqlType(t dataset.Type) string {
+	switch t.Kind {
+	case dataset.Integer:
+		return "BIGINT"
+	case dataset.DecimalKind:
+		return fmt.Sprintf("DECIMAL(%d,%d)", t.Precision, t.Scale)
+	case dataset.Double:
+		return "DOUBLE"
+	case dataset.Boolean:
+		return "BOOLEAN"
+	case dataset.Date:
+		return "DATE"
+	case dataset.Timestamp, dataset.TimestampTZ:
+		return "TIMESTAMP"
+	default:
+		return "VARCHAR"
+	}
+}
+
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// Load imports a dataset's file, which is relative to dir. Only configured columns are loaded. The report is there whenever
+// the file could be read; when it has errors nothing is loaded and Load returns them.
+func (e *Engine) Load(ctx context.Context, id string, d dataset.Dataset, dir string) (*csvimport.Report, error) {
+	path := d.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	f, err := os.Open(path) //nolint:gosec // the operator's own configuration names it
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", id, err)
+	}
+	defer func() { _ = f.Close() }() // read only
+	rep, err := csvimport.Inspect(ctx, f, csvimport.OptionsFor(d))
+	if err != nil {
+		return nil, fmt.Errorf("dataset %s: %w", id, err)
+	}
+	if err := rep.Err(); err != nil {
+		return rep, fmt.Errorf("dataset %s: %w", id, err)
+	}
+	names := d.ColumnNames()
+	types := make(map[string]dataset.Type, len(names))
+	for _, name := range names {
+		t, err := dataset.ParseType(d.Columns[name].Type)
+		if err != nil {
+			return rep, fmt.Errorf("dataset %s: %w", id, err)
+		}
+		types[name] = t
+	}
+	load := func(add func([]any) error) error { return rep.Load(ctx, f, names, add) }
+	if err := e.load(ctx, id, names, types, rep.Rows, load); err != nil {
+		return rep, fmt.Errorf("dataset %s: %w", id, err)
+	}
+	return rep, nil
+}
+
+// load makes a table and fills it with what feed hands out.
+func (e *Engine) load(ctx context.Context, id string, names []string, types map[string]dataset.Type, rows int64, feed func(add func([]any) error) error) (err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.locked {
+		return ErrLocked
+	}
+	columns := make([]string, len(names))
+	for i, name := range names {
+		columns[i] = quote(name) + " " + sqlType(types[name])
+	}
+	conn, err := e.connector.Connect(ctx)
+	if err != nil {
+		return e.failed("connect", err)
+	}
+	defer func() { err = errors.Join(err, e.failed("close", conn.Close())) }()
+	if _, err := e.db.ExecContext(ctx, "CREATE TABLE "+quote(id)+" ("+strings.Join(columns, ", ")+")"); err != nil {
+		return e.failed("create table", err)
+	}
+	app, err := duckdb.NewAppenderFromConn(conn, "", id)
+	if err != nil {
+		return e.failed("appender", err)
+	}
+	row := make([]driver.Value, len(names))
+	n := int64(0)
+	err = feed(func(values []any) error {
+		for i, v := range values {
+			if d, ok := v.(dataset.Decimal); ok {
+				t := types[names[i]]
+				v = duckdb.Decimal{Width: uint8(t.Precision), Scale: uint8(t.Scale), Value: d.Unscaled} //nolint:gosec // at most 38
+			}
+			row[i] = v
+		}
+		n++
+		return e.failed("append", app.AppendRow(row...))
+	})
+	if cerr := app.Close(); err == nil && cerr != nil {
+		err = e.failed("append", cerr)
+	}
+	if err == nil && n != rows {
+		err = csvimport.ErrChanged
+	}
+	if err != nil {
+		_, derr := e.db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE "+quote(id))
+		return errors.Join(err, e.failed("drop table", derr))
+	}
+	e.tables[id] = source.Table{Rows: n, Columns: types}
+	return nil
+}
+
+// lockdown is the order that works: the last statement forbids all that come after it.
+var lockdown = []string{
+	"SET autoinstall_known_extensions = false",
+	"SET autoload_known_extensions = false",
+	"SET allow_community_extensions = false",
+	"SET enable_external_access = false",
+	"SET lock_configuration = true",
+}
+
+// Lock ends loading and opens the engine for queries.
+func (e *Engine) Lock(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.locked {
+		return nil
+	}
+	for _, set := range lockdown {
+		if _, err := e.db.ExecContext(ctx, set); err != nil {
+			return fmt.Errorf("%w: %s", e.failed("lock", err), set)
+		}
+	}
+	e.locked = true
+	return nil
+}
+
+// Table implements [source.Source].
+func (e *Engine) Table(id string) (source.Table, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	t, ok := e.tables[id]
+	if !ok {
+		return t, source.ErrNoDataset
+	}
+	return t, nil
+}
+
+// Query implements [source.Source].
+func (e *Engine) Query(ctx context.Context, s source.Statement) (source.Rows, error) {
+	e.mu.RLock()
+	locked := e.locked
+	_, known := e.tables[s.Dataset]
+	e.mu.RUnlock()
+	switch {
+	case !locked:
+		return nil, ErrNotLocked
+	case !known:
+		return nil, source.ErrNoDataset
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, e.limits.Time, source.ErrTime)
+	defer cancel()
+	select {
+	case e.slots <- struct{}{}:
+		defer func() { <-e.slots }()
+	case <-limited.Done():
+		return nil, context.Cause(limited)
+	}
+	rows, err := e.run(limited, s)
+	if err != nil && limited.Err() != nil {
+		return nil, context.Cause(limited)
+	}
+	return rows, err
+}
+
+func (e *Engine) run(ctx context.Context, s source.Statement) (_ source.Rows, err error) {
+	rows, err := e.db.QueryContext(ctx, s.SQL, s.Args...)
+	if err != nil {
+		return nil, e.failed("query", err)
+	}
+	defer func() {
+		if cerr := rows.Close(); err == nil {
+			err = e.failed("close", cerr)
+		}
+	}()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, e.failed("columns", err)
+	}
+	var out source.Rows
+	for rows.Next() {
+		if len(out) >= s.MaxRows {
+			return nil, source.ErrTooManyRows
+		}
+		cells := make([]any, len(names))
+		into := make([]any, len(names))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, e.failed("scan", err)
+		}
+		for i, c := range cells {
+			if cells[i], err = cell(c); err != nil {
+				return nil, e.failed("scan", err)
+			}
+		}
+		out = append(out, cells)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, e.failed("rows", err)
+	}
+	return out, nil
+}
+
+var errCell = errors.New("a cell of an unknown type")
+
+// cell gives a driver's value the type that [source.Rows] names.
+func cell(c any) (any, error) {
+	switch v := c.(type) {
+	case nil, string, int64, float64, bool, time.Time, *big.Int:
+		return v, nil
+	case duckdb.Decimal:
+		return dataset.Decimal{Unscaled: v.Value, Scale: int(v.Scale)}, nil
+	}
+	return nil, errCell
+}
+
+// memory and range are the engine's kinds of error that have a sentinel of their own.
+var (
+	memoryKinds = []duckdb.ErrorType{duckdb.ErrorTypeOutOfMemory}
+	rangeKinds  = []duckdb.ErrorType{duckdb.ErrorTypeOutOfRange, duckdb.ErrorTypeConversion}
+)
+
+// failed keeps an engine's error here: the log learns the step and the kind, the caller one of source's errors.
+func (e *Engine) failed(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var de *duckdb.Error
+	kind := -1
+	out := source.ErrEngine
+	if errors.As(err, &de) {
+		kind = int(de.Type)
+		switch {
+		case slices.Contains(memoryKinds, de.Type):
+			out = source.ErrMemory
+		case slices.Contains(rangeKinds, de.Type):
+			out = source.ErrRange
+		case de.Type == duckdb.ErrorTypeInterrupt:
+			return out // the caller went away or the time is up
+		}
+	}
+	e.log.Error("engine error", "step", step, "kind", kind, "class", fmt.Sprintf("%T", err))
+	return out
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package source is the border between the data plane's decisions and the engine that holds the rows.
+//
+// A Statement carries SQL whose identifiers come from the published schema, and values only as arguments. An engine runs it
+// and returns typed cells. What an engine says when it fails may quote rows and paths, so its words end here: implementations
+// return an error of this package, and keep a description without values for the local log.
+package source
+
+import (
+	"context"
+	"errors"
+
+	"github.com/treaty-node/treaty/node/dataset"
+)
+
+var (
+	// ErrEngine: the engine failed. Nothing about why crosses this border.
+	ErrEngine = errors.New("source: the engine could not run the query")
+	// ErrTime: the time limit for one query passed.
+	ErrTime = errors.New("source: time limit exceeded")
+	// ErrMemory: the memory limit was reached.
+	ErrMemory = errors.New("source: memory limit exceeded")
+	// ErrTooManyRows: the answer has more rows than the limit.
+	ErrTooManyRows = errors.New("source: the answer has too many rows")
+	// ErrRange: an exact number left the range of the engine's decimals.
+	ErrRange = errors.New("source: a number is out of range")
+	// ErrNoDataset: the dataset is not loaded.
+	ErrNoDataset = errors.New("source: no such dataset")
+)
+
+// Statement is one query. Args are string, int64, float64 or bool.
+type Statement struct {
+	Dataset string
+	SQL     string
+	Args    []any
+	MaxRows int // more rows are ErrTooManyRows
+}
+
+// Rows is a whole answer. Cells are nil, string, int64, *big.Int, [dataset.Decimal], float64, bool or time.Time.
+type Rows [][]any
+
+// Source runs statements over loaded datasets. Implementations are safe for concurrent use, never change data, and return
+// promptly when ctx ends, with an error that matches context.Cause(ctx) or ErrTime.
+type Source interface {
+	Query(ctx context.Context, s Statement) (Rows, error)
+	// Table returns a loaded dataset's row count, and ErrNoDataset when there is none.
+	Table(dataset string) (Table, error)
+}
+
+// Table describes a loaded dataset.
+type Table struct {
+	Rows    int64
+	Columns map[string]dataset.Type // as loaded
+}
