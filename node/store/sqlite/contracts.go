@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+const contractColumns = "id, digest, role, bytes, activation, state, context_id, peer, created"
+
+func scanContract(r row) (c store.ContractRecord, err error) {
+	var created int64
+	err = r.Scan(&c.ID, (*digest)(&c.Digest), &c.Role, &c.Bytes, &c.Activation, &c.State, &c.ContextID, &c.Peer, &created)
+	c.Created = instant(created)
+	return c, err
+}
+
+func (t *tx) PutContract(c store.ContractRecord) error {
+	old, err := t.GetContract(c.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if err := store.CheckContract(nil, &c); err != nil {
+			return err
+		}
+		_, err = t.exec("INSERT INTO contracts ("+contractColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			c.ID, c.Digest[:], c.Role, c.Bytes, c.Activation, c.State, c.ContextID, c.Peer, micros(c.Created))
+		return err
+	case err != nil:
+		return err
+	}
+	if err := store.CheckContract(&old, &c); err != nil {
+		return err
+	}
+	// Nobody can have changed it since it was read: this transaction holds the write lock.
+	_, err = t.exec("UPDATE contracts SET bytes = ?, activation = ?, state = ? WHERE id = ?", c.Bytes, c.Activation, c.State, c.ID)
+	return err
+}
+
+func (t *tx) GetContract(id string) (store.ContractRecord, error) {
+	return one(t, scanContract, "SELECT "+contractColumns+" FROM contracts WHERE id = ?", id)
+}
+
+func (t *tx) ListContracts(f store.ContractFilter) ([]store.ContractRecord, error) {
+	return all(t, scanContract, "SELECT "+contractColumns+` FROM contracts
+		WHERE (?1 = '' OR role = ?1) AND (?2 = '' OR peer = ?2) AND (?3 = '' OR state = ?3) AND (?4 = '' OR context_id = ?4)
+		ORDER BY created DESC, id LIMIT ?5`, f.Role, f.Peer, f.State, f.ContextID, limit(f.Limit))
+}
+
+func scanRevocation(r row) (v store.Revocation, err error) {
+	var created int64
+	err = r.Scan(&v.ContractID, &v.By, &v.Bytes, &created)
+	v.Created = instant(created)
+	return v, err
+}
+
+func (t *tx) PutRevocation(v store.Revocation) error {
+	n, err := t.exec("INSERT INTO revocations (contract_id, by_did, bytes, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		v.ContractID, v.By, v.Bytes, micros(v.Created))
+	if err != nil || n == 1 {
+		return err
+	}
+	old, err := t.GetRevocation(v.ContractID)
+	if err == nil && !bytes.Equal(old.Bytes, v.Bytes) {
+		err = fmt.Errorf("%w: contract %s is revoked by another document", store.ErrConflict, v.ContractID)
+	}
+	return err
+}
+
+func (t *tx) GetRevocation(contractID string) (store.Revocation, error) {
+	return one(t, scanRevocation, "SELECT contract_id, by_did, bytes, created FROM revocations WHERE contract_id = ?", contractID)
+}
+
+func (t *tx) Revoked(contractID string) (bool, error) {
+	n, err := one(t, integer, "SELECT EXISTS (SELECT 1 FROM revocations WHERE contract_id = ?)", contractID)
+	return n == 1, err
+}
+
+func (t *tx) RevocationEpoch() (uint64, error) {
+	// Revocations are never deleted, so the highest row number grows with each.
+	n, err := one(t, integer, "SELECT coalesce(max(rowid), 0) FROM revocations")
+	return uint64(n), err //nolint:gosec // row numbers start at 1
+}
+
+func (t *tx) Reserve(contractID string, budget int64) (int64, error) {
+	if budget < 1 {
+		used, err := t.GetUsage(contractID)
+		if err == nil {
+			err = store.ErrBudget
+		}
+		return used, err
+	}
+	// One statement, one condition: of any number of callers, in any number of processes, no more than budget pass.
+	used, err := t.returning(`INSERT INTO usage (contract_id, calls) VALUES (?1, 1)
+		ON CONFLICT (contract_id) DO UPDATE SET calls = calls + 1 WHERE calls < ?2
+		RETURNING calls`, contractID, budget)
+	if errors.Is(err, store.ErrNotFound) {
+		if used, err = t.GetUsage(contractID); err == nil {
+			err = store.ErrBudget
+		}
+	}
+	return used, err
+}
+
+// returning runs a writing statement that returns one number.
+func (t *tx) returning(query string, args ...any) (int64, error) {
+	if !t.write {
+		return 0, store.ErrReadOnly
+	}
+	return one(t, integer, query, args...)
+}
+
+func (t *tx) GetUsage(contractID string) (int64, error) {
+	return one(t, integer, "SELECT coalesce((SELECT calls FROM usage WHERE contract_id = ?), 0)", contractID)
+}
+
+func scanReceipt(r row) (v store.Receipt, err error) {
+	var created int64
+	err = r.Scan(&v.ID, &v.ContractID, &v.Bytes, &created)
+	v.Created = instant(created)
+	return v, err
+}
+
+func (t *tx) PutReceipt(v store.Receipt) error {
+	_, err := t.exec("INSERT INTO receipts (id, contract_id, bytes, created) VALUES (?, ?, ?, ?)", v.ID, v.ContractID, v.Bytes, micros(v.Created))
+	return err
+}
+
+func (t *tx) GetReceipt(id string) (store.Receipt, error) {
+	return one(t, scanReceipt, "SELECT id, contract_id, bytes, created FROM receipts WHERE id = ?", id)
+}
+
+func (t *tx) ListReceipts(contractID string, n int) ([]store.Receipt, error) {
+	return all(t, scanReceipt, "SELECT id, contract_id, bytes, created FROM receipts WHERE contract_id = ? ORDER BY n LIMIT ?", contractID, limit(n))
+}
+
+func scanAnswer(r row) (a store.Answer, err error) {
+	var created, deleteAfter int64
+	err = r.Scan((*digest)(&a.Digest), &a.ContractID, &a.Bytes, &created, &deleteAfter)
+	a.Created, a.DeleteAfter = instant(created), instant(deleteAfter)
+	return a, err
+}
+
+func (t *tx) PutAnswer(a store.Answer) error {
+	if a.DeleteAfter.IsZero() {
+		return errors.New("sqlite: an answer without an end of its retention would stay for ever")
+	}
+	_, err := t.exec(`INSERT INTO answers (contract_id, digest, bytes, created, delete_after) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET delete_after = min(delete_after, excluded.delete_after)`,
+		a.ContractID, a.Digest[:], a.Bytes, micros(a.Created), micros(a.DeleteAfter))
+	return err
+}
+
+func (t *tx) GetAnswer(contractID string, d canon.Digest) (store.Answer, error) {
+	return one(t, scanAnswer, "SELECT digest, contract_id, bytes, created, delete_after FROM answers WHERE contract_id = ? AND digest = ?", contractID, d[:])
+}
+
+func (t *tx) DeleteAnswer(contractID string, d canon.Digest) error {
+	n, err := t.exec("DELETE FROM answers WHERE contract_id = ? AND digest = ?", contractID, d[:])
+	if err == nil && n == 0 {
+		err = store.ErrNotFound
+	}
+	return err
+}
+
+func (t *tx) DeleteAnswersBefore(at time.Time) (int64, error) {
+	return t.exec("DELETE FROM answers WHERE delete_after <= ?", micros(at))
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/internal/crashpoint"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// conn is one connection with its prepared statements. One goroutine uses it at a time.
+type conn struct {
+	*sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := c.stmts[query]; ok {
+		return s, nil
+	}
+	s, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[query] = s // every query is a constant of this package: the map is bounded
+	return s, nil
+}
+
+// pool hands out a fixed number of connections, made when first needed. A nil in the channel is one not made yet.
+type pool struct {
+	handle *sql.DB
+	idle   chan *conn
+}
+
+func newPool(handle *sql.DB, n int) *pool {
+	p := &pool{handle, make(chan *conn, n)}
+	for range n {
+		p.idle <- nil
+	}
+	return p
+}
+
+func (p *pool) get(ctx context.Context) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err // select would choose at random
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case c, open := <-p.idle:
+		if !open {
+			return nil, errors.New("sqlite: the store is closed")
+		}
+		if c != nil {
+			return c, nil
+		}
+		made, err := p.handle.Conn(ctx)
+		if err != nil {
+			p.idle <- nil
+			return nil, classify(err)
+		}
+		return &conn{made, map[string]*sql.Stmt{}}, nil
+	}
+}
+
+// put gives c back; one that is broken is closed and made anew when needed.
+func (p *pool) put(c *conn, broken bool) {
+	if broken {
+		_ = c.Close()
+		c = nil
+	}
+	p.idle <- c
+}
+
+// close waits until all connections are back.
+func (p *pool) close() error {
+	var errs []error
+	for range cap(p.idle) {
+		c, open := <-p.idle
+		if !open {
+			return nil // closed before
+		}
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	close(p.idle)
+	return errors.Join(errs...)
+}
+
+// tx implements store.Tx.
+type tx struct {
+	ctx   context.Context //nolint:containedctx // a transaction is bound to the context it was opened with
+	db    *DB
+	c     *conn
+	write bool
+	err   error // the first error after which nothing more may happen
+
+	head     *ledger.Head // of the log with this transaction's events, once known
+	headTime string
+}
+
+// Update implements store.Store.
+func (db *DB) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return db.run(ctx, db.write, true, func(t *tx) error { return fn(t) })
+}
+
+// View implements store.Store.
+func (db *DB) View(ctx context.Context, fn func(store.Tx) error) error {
+	return db.run(ctx, db.read, false, func(t *tx) error { return fn(t) })
+}
+
+func (db *DB) run(ctx context.Context, p *pool, write bool, fn func(*tx) error) (err error) {
+	c, err := p.get(ctx)
+	if err != nil {
+		return err
+	}
+	t := &tx{ctx: ctx, db: db, c: c, write: write}
+	begin := "BEGIN"
+	if write {
+		// Taking the write lock at once makes updates serializable across processes, and is what busy_timeout can wait
+		// for: a transaction that turns from reading to writing later fails instead.
+		begin = "BEGIN IMMEDIATE"
+	}
+	if err := t.control(ctx, begin); err != nil {
+		p.put(c, true)
+		return fmt.Errorf("sqlite: beginning: %w", err)
+	}
+	done := false
+	defer func() {
+		if done {
+			p.put(c, false)
+			return
+		}
+		// fn failed or panicked, or the commit did. After some errors SQLite has rolled back already and ROLLBACK fails;
+		// the connection is dropped then, which rolls back whatever is left.
+		t.err = errors.New("sqlite: the transaction is over")
+		p.put(c, t.control(context.WithoutCancel(ctx), "ROLLBACK") != nil)
+	}()
+	if err := fn(t); err != nil {
+		return err
+	}
+	if t.err != nil {
+		// fn went on after an error that may have ended the transaction. What it did since may stand outside of any
+		// transaction, had tx not refused it; committing now could keep the second half of its work only.
+		return t.err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !write {
+		done = true
+		t.err = errors.New("sqlite: the transaction is over")
+		if err := t.control(context.WithoutCancel(ctx), "COMMIT"); err != nil {
+			done = false
+			return fmt.Errorf("sqlite: ending: %w", err)
+		}
+		return nil
+	}
+
+	// The commit point.
+	//
+	// Until COMMIT, everything this transaction wrote is in this connection's cache and, uncommitted, perhaps in the WAL.
+	// Another process cannot see it, and recovery ignores WAL frames that no commit frame follows: a crash here leaves the
+	// state before, effect and events alike. COMMIT appends the last frames, the commit mark with their running checksum,
+	// and (synchronous=FULL) syncs the WAL before it returns. A crash within it leaves either a commit mark whose checksum
+	// holds, then recovery takes the whole transaction, or not, then none of it. When it has returned, the state after is on
+	// disk, and a crash before the caller learns of it is met by the caller asking again: every record has a unique key or a
+	// version, so doing the same once more has no second effect.
+	//
+	// When COMMIT itself fails (disk full, I/O error), SQLite takes the transaction back and the next writer overwrites its
+	// frames. Only if the machine dies between a failed sync and that next write could recovery find them complete: the
+	// caller then sees, after the restart, the effect of an update whose error it had been told. That is the one case where
+	// an error means "unknown", and asking again resolves it.
+	//
+	// The commit is not interrupted by ctx: it is too late to say no.
+	crashpoint.Hit(crashpoint.StoreCommitBefore)
+	if err := t.control(context.WithoutCancel(ctx), "COMMIT"); err != nil {
+		return fmt.Errorf("sqlite: committing: %w", err)
+	}
+	crashpoint.Hit(crashpoint.StoreCommitAfter)
+	done = true
+	t.err = errors.New("sqlite: the transaction is over")
+	return nil
+}
+
+// control runs BEGIN, COMMIT or ROLLBACK.
+func (t *tx) control(ctx context.Context, query string) error {
+	s, err := t.c.prepare(ctx, query)
+	if err == nil {
+		_, err = s.ExecContext(ctx)
+	}
+	return classify(err)
+}
+
+// exec runs a writing statement and returns how many rows it changed.
+func (t *tx) exec(query string, args ...any) (int64, error) {
+	if t.err != nil {
+		return 0, t.err
+	}
+	if !t.write {
+		return 0, store.ErrReadOnly
+	}
+	s, err := t.c.prepare(t.ctx, query)
+	if err != nil {
+		return 0, t.fail(err)
+	}
+	r, err := s.ExecContext(t.ctx, args...)
+	if err != nil {
+		return 0, t.fail(err)
+	}
+	n, err := r.RowsAffected()
+	if err != nil {
+		return 0, t.fail(err)
+	}
+	return n, nil
+}
+
+// fail remembers an error after which the transaction cannot go on.
+func (t *tx) fail(err error) error {
+	err = classify(err)
+	if poisons(err) {
+		t.err = err
+	}
+	return err
+}
+
+// row is what a scan function reads from.
+type row interface{ Scan(dest ...any) error }
+
+// all runs a reading statement and scans every row.
+func all[T any](t *tx, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	s, err := t.c.prepare(t.ctx, query)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	rows, err := s.QueryContext(t.ctx, args...)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	defer rows.Close()
+	list := []T{}
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, t.fail(err)
+		}
+		list = append(list, v)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, t.fail(err)
+	}
+	return list, nil
+}
+
+// one runs a reading statement and scans its first row, or returns store.ErrNotFound.
+func one[T any](t *tx, scan func(row) (T, error), query string, args ...any) (T, error) {
+	var zero T
+	list, err := all(t, scan, query, args...)
+	if err != nil {
+		return zero, err
+	}
+	if len(list) == 0 {
+		return zero, store.ErrNotFound
+	}
+	return list[0], nil
+}
+
+func integer(r row) (n int64, err error) { err = r.Scan(&n); return n, err }
+
+// micros and instant are how a time is stored.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// digest scans 32 bytes; NULL is the zero digest.
+type digest canon.Digest
+
+func (d *digest) Scan(src any) error {
+	switch b := src.(type) {
+	case nil:
+		*d = digest{}
+		return nil
+	case []byte:
+		if len(b) == len(d) {
+			copy(d[:], b)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: a digest is not 32 bytes", store.ErrCorrupt)
+}
+
+// nullable is d, or NULL for the zero digest.
+func nullable(d canon.Digest) any {
+	if d.IsZero() {
+		return nil
+	}
+	return d[:]
+}
+
+// limit is the row count of a list.
+func limit(n int) int {
+	if n <= 0 || n > store.MaxList {
+		return store.MaxList
+	}
+	return n
+}
