@@ -44,9 +44,6 @@ type Input struct {
 	// params is the value of "@signature-params": the inner list with all its
 	// parameters, known or not, in the order in which they came.
 	params string
-
-	// A signature covers few components; these avoid an allocation for them.
-	buf [6]Component
 }
 
 // Covers reports whether the component called name is covered.
@@ -76,12 +73,11 @@ func parseInput(in *Input, lines []string) error {
 	if fieldBytes(lines) > maxFieldBytes {
 		return fmt.Errorf("%w: longer than %d octets", ErrInput, maxFieldBytes)
 	}
-	in.Components = in.buf[:0]
+	in.Components = make([]Component, 0, 4)
 	if len(lines) != 1 || !parseCanonical(in, lines[0]) {
 		// Whatever the fast path did not take is decided here, so that it needs
 		// to know the plain form only.
-		*in = Input{}
-		in.Components = in.buf[:0]
+		*in = Input{Components: in.Components[:0]}
 		if err := parseGeneral(in, lines); err != nil {
 			return fmt.Errorf("%w: %w", ErrInput, err)
 		}

@@ -256,6 +256,11 @@ func (v *Verifier) authenticate(ctx context.Context, c *claim, body []byte) (Cal
 	} else if len(body) > 0 {
 		return Caller{}, refuse(InvalidRequest, "A request with content must carry Content-Digest, covered by the signature.", nil)
 	}
+	// Before anything is fetched it is known that there is something to verify.
+	base, err := c.base(c.origins[0])
+	if err != nil {
+		return Caller{}, err
+	}
 	doc, err := v.opts.Resolver.Resolve(ctx, c.id)
 	if err != nil {
 		return Caller{}, passOr(err, InvalidDID)
@@ -264,9 +269,17 @@ func (v *Verifier) authenticate(ctx context.Context, c *claim, body []byte) (Cal
 	if err != nil {
 		return Caller{}, err
 	}
-	base, err := verifySignature(c, key)
+	err = key.Verify(base, c.signature)
+	for _, origin := range c.origins[1:] {
+		if err == nil {
+			break
+		}
+		if base, err = c.base(origin); err == nil {
+			err = key.Verify(base, c.signature)
+		}
+	}
 	if err != nil {
-		return Caller{}, err
+		return Caller{}, passOr(err, InvalidSignature)
 	}
 	if err := v.useNonce(ctx, c, base); err != nil {
 		return Caller{}, err
@@ -326,21 +339,14 @@ func knownAlgorithm(alg string) bool {
 	return false
 }
 
-// verifySignature tries the candidate origins in turn and returns the signature
-// base that verified.
-func verifySignature(c *claim, key did.PublicKey) ([]byte, error) {
-	err := error(nil)
-	base := make([]byte, 0, 1024)
-	for _, origin := range c.origins {
-		c.message.TargetURI = origin + c.target
-		if base, err = c.in.AppendBase(base[:0], &c.message); err != nil {
-			return nil, refuse(InvalidRequest, "The signature covers something that the request does not have.", err)
-		}
-		if err = key.Verify(base, c.signature); err == nil {
-			return base, nil
-		}
+// base returns the signature base for a target under origin.
+func (c *claim) base(origin string) ([]byte, error) {
+	c.message.TargetURI = origin + c.target
+	base, err := c.in.AppendBase(make([]byte, 0, 1024), &c.message)
+	if err != nil {
+		return nil, refuse(InvalidRequest, "The signature covers something that the request does not have.", err)
 	}
-	return nil, refuse(InvalidSignature, "", err)
+	return base, nil
 }
 
 func (v *Verifier) useNonce(ctx context.Context, c *claim, base []byte) error {
