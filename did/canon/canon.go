@@ -3,8 +3,10 @@
 package canon
 
 import (
+	"bytes"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,19 +37,48 @@ func (l Limits) withDefaults() Limits {
 // Check reports whether data is acceptable, as the package comment says. It
 // does not ask for canonical form.
 func Check(data []byte, lim Limits) error {
-	if err := scan(data, lim.withDefaults()); err != nil {
+	lim = lim.withDefaults()
+	if isCanonical(data, lim) {
+		return nil
+	}
+	if err := scan(data, lim); err != nil {
 		return err
 	}
 	return wellFormed(data)
+}
+
+// CheckCanonical is [Check], and data must be in canonical form: anything else that is acceptable
+// is refused with [ErrNotCanonical].
+func CheckCanonical(data []byte, lim Limits) error {
+	if isCanonical(data, lim.withDefaults()) {
+		return nil
+	}
+	canonical, err := Canonicalize(data, lim)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(canonical, data) {
+		return &Error{Kind: ErrNotCanonical}
+	}
+	return nil
 }
 
 // Canonicalize checks data and returns its canonical form as RFC 8785
 // defines it. The result never aliases data. On data that is canonical already
 // it costs little more than reading it once.
 func Canonicalize(data []byte, lim Limits) ([]byte, error) {
-	if err := scan(data, lim.withDefaults()); err != nil {
+	lim = lim.withDefaults()
+	if isCanonical(data, lim) {
+		return slices.Clone(data), nil
+	}
+	if err := scan(data, lim); err != nil {
 		return nil, err
 	}
+	return canonicalizeSlow(data)
+}
+
+// canonicalizeSlow leaves it to the library, which also checks all that scan does not.
+func canonicalizeSlow(data []byte) ([]byte, error) {
 	out, err := jsontext.AppendFormat(make([]byte, 0, len(data)), data,
 		jsontext.CanonicalizeRawInts(true),
 		jsontext.CanonicalizeRawFloats(true),
@@ -76,10 +107,11 @@ func Marshal(v any) ([]byte, error) {
 // exact name ([ErrUnknownMember], or [ErrCaseVariant]). v must be a non-nil
 // pointer; after an error its contents are unspecified.
 func Unmarshal(data []byte, v any, lim Limits) error {
-	if err := scan(data, lim.withDefaults()); err != nil {
+	checked, err := precheck(data, lim.withDefaults())
+	if err != nil {
 		return err
 	}
-	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true))
+	err = json.Unmarshal(data, v, json.RejectUnknownMembers(true), checked)
 	if err == nil {
 		return nil
 	}
@@ -96,11 +128,21 @@ func Unmarshal(data []byte, v any, lim Limits) error {
 // members that no struct field names are ignored. One that differs from
 // a known member only by case is refused with [ErrCaseVariant].
 func UnmarshalOpen(data []byte, v any, lim Limits) error {
-	if err := scan(data, lim.withDefaults()); err != nil {
+	checked, err := precheck(data, lim.withDefaults())
+	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := json.Unmarshal(data, v, checked); err != nil {
 		return translate(err)
 	}
 	return caseVariants(data, reflect.TypeOf(v))
+}
+
+// precheck applies the rules that the library lacks, and tells it to omit those of its own that are known to
+// hold.
+func precheck(data []byte, lim Limits) (json.Options, error) {
+	if isCanonical(data, lim) {
+		return jsontext.AllowDuplicateNames(true), nil // there are none
+	}
+	return jsontext.AllowDuplicateNames(false), scan(data, lim)
 }

@@ -5,6 +5,7 @@ package canon
 import (
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -27,6 +28,8 @@ var (
 	ErrCaseVariant = errors.New("JSON member with wrong case")
 	// ErrNumber: a number that RFC 8785 canonicalisation would change.
 	ErrNumber = errors.New("JSON number does not survive canonicalisation")
+	// ErrNotCanonical: acceptable, but not in canonical form.
+	ErrNotCanonical = errors.New("JSON not in canonical form")
 	// ErrType: a value is of another JSON type, or of another form, than its target.
 	ErrType = errors.New("JSON value of wrong type")
 )
@@ -38,7 +41,7 @@ type Error struct {
 	err  error  // what the target's own decoding method said, if it was that
 }
 
-// Error never quotes values of the input, only the pointer.
+// Error quotes no values of the input, only the pointer, unless a decoding method of the target does.
 func (e *Error) Error() string {
 	s := "canon: " + e.Kind.Error()
 	if e.Path != "" {
@@ -90,7 +93,7 @@ func translate(err error) error {
 // The library's own reasons are left out: they may quote the input.
 func methodError(sem *json.SemanticError) error {
 	switch sem.Err.(type) {
-	case nil, *strconv.NumError:
+	case nil, *strconv.NumError, *time.ParseError:
 		return nil
 	}
 	if errors.Is(sem.Err, strconv.ErrRange) || errors.Is(sem.Err, strconv.ErrSyntax) {
