@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metaproto
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+)
+
+// The model: both sides and every message that was ever sent. A message in the
+// set can be delivered at any time and any number of times, or never: that is
+// loss, duplication and reordering. Time is before the deadline, after it, or
+// after the end of every agreement; it never goes back.
+type world struct {
+	i, r State
+	sent []flight
+	late int
+}
+
+type flight struct {
+	toResponder bool
+	msg         Message
+}
+
+func (w world) key(t testing.TB) string {
+	sent := make([]string, len(w.sent))
+	for k, f := range w.sent {
+		sent[k] = fmt.Sprint(f.toResponder, f.msg.Digest())
+	}
+	sort.Strings(sent)
+	return fmt.Sprintf("%d|%s|%s|%s", w.late, encode(t, w.i), encode(t, w.r), strings.Join(sent, ","))
+}
+
+func (w world) now() time.Time {
+	return start.Add([]time.Duration{time.Second, time.Hour, 60 * 24 * time.Hour}[w.late])
+}
+
+func (w world) with(toResponder bool, m *Message) world {
+	if m == nil {
+		return w
+	}
+	for _, f := range w.sent {
+		if f.toResponder == toResponder && f.msg.Digest().Equal(m.Digest()) {
+			return w
+		}
+	}
+	w.sent = append(append([]flight(nil), w.sent...), flight{toResponder, *m})
+	return w
+}
+
+func TestInvariant3_ModelOfAllInterleavings(t *testing.T) {
+	json, http := TransportJSONRPC, TransportHTTPJSON
+	n, o, x := DataPlane20260728, DataPlane20251125, DataPlane20250618
+	for name, tc := range map[string]struct {
+		i, r Policy
+		want Phase // what a perfect channel gives
+	}{
+		"same wishes":                 {policy([]string{json}, []string{n}), policy([]string{json}, []string{n}), PhaseAgreed},
+		"responder counters":          {policy([]string{json}, []string{n, o}), policy([]string{json}, []string{o}), PhaseAgreed},
+		"both counter":                {policy([]string{json, http}, []string{n, x}), policy([]string{"mqtt", http}, []string{o, x}), PhaseAgreed},
+		"no common data plane":        {policy([]string{json}, []string{n}), policy([]string{json}, []string{o}), PhaseRejected},
+		"no common ground at all":     {policy([]string{json}, []string{n}), policy([]string{http}, []string{o, x}), PhaseRejected},
+		"two rounds are not enough":   {bounded(policy([]string{json}, []string{n, o}), 2), policy([]string{json}, []string{o}), PhaseRejected},
+		"three are not enough either": {bounded(policy([]string{json}, []string{n, o}), 3), policy([]string{json}, []string{o}), PhaseRejected},
+		"four are":                    {bounded(policy([]string{json}, []string{n, o}), 4), bounded(policy([]string{json}, []string{o}), 4), PhaseAgreed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, r, _ := converse(t, tc.i, tc.r)
+			if got := outcome(t, i, r); got != tc.want {
+				t.Fatalf("over a perfect channel: %s, want %s", got, tc.want)
+			}
+			walk(t, tc.i, tc.r)
+		})
+	}
+}
+
+func bounded(p Policy, rounds int) Policy {
+	p.MaxRounds = rounds
+	return p
+}
+
+// outcome is the common one of two sides that have stopped speaking.
+func outcome(t testing.TB, i, r State) Phase {
+	t.Helper()
+	ai, okI := i.Concluded()
+	ar, okR := r.Concluded()
+	if okI != okR {
+		t.Fatalf("one side only has an agreement: %s, %s", i.Phase, r.Phase)
+	}
+	if okI {
+		if !ai.Digest().Equal(ar.Digest()) {
+			t.Fatalf("different agreements:\n%s\n%s", encode(t, ai), encode(t, ar))
+		}
+		return PhaseAgreed
+	}
+	if i.Phase != r.Phase {
+		t.Fatalf("initiator %s, responder %s", i.Phase, r.Phase)
+	}
+	return i.Phase
+}
+
+func walk(t *testing.T, pi, pr Policy) {
+	first := world{i: newState(t, Initiator, pi), r: newState(t, Responder, pr)}
+	queue, seen := []world{first}, map[string]bool{first.key(t): true}
+	outcomes := map[string]bool{}
+	for len(queue) > 0 {
+		w := queue[0]
+		queue = queue[1:]
+		checkWorld(t, w, pi, pr)
+		outcomes[string(w.i.Phase)+"/"+string(w.r.Phase)] = true
+		for _, next := range successors(t, w, pi, pr) {
+			if k := next.key(t); !seen[k] {
+				seen[k] = true
+				queue = append(queue, next)
+			}
+		}
+		if len(seen) > 200_000 {
+			t.Fatal("the state space does not end")
+		}
+	}
+	if !outcomes["timeout/timeout"] {
+		t.Error("the walk never came to a timeout")
+	}
+	t.Logf("%d states, ends %v", len(seen), outcomes)
+}
+
+func successors(t *testing.T, w world, pi, pr Policy) []world {
+	var out []world
+	if w.late < 2 {
+		next := w
+		next.late++
+		out = append(out, next)
+	}
+	side := func(initiator bool, ev Event) {
+		s, p := w.r, pr
+		if initiator {
+			s, p = w.i, pi
+		}
+		next, reply, err := checked(t, s, ev, p, w.now())
+		if s.Phase.Terminal() && encode(t, next) != encode(t, s) {
+			t.Fatalf("invariant 13: terminal phase %s changed by %T", s.Phase, ev)
+		}
+		if err != nil {
+			return
+		}
+		after := w
+		if initiator {
+			after.i = next
+		} else {
+			after.r = next
+		}
+		out = append(out, after.with(initiator, reply))
+	}
+	side(true, Begin{})
+	side(true, Tick{})
+	side(false, Tick{})
+	for _, f := range w.sent {
+		if f.toResponder {
+			side(false, from(w.i, &f.msg))
+		} else {
+			side(true, from(w.r, &f.msg))
+		}
+	}
+	if a, ok := w.i.Concluded(); ok { // the initiator's next message names it
+		side(false, Cited{a.Digest()})
+	}
+	return out
+}
+
+// checkWorld holds what must be true in every reachable state.
+func checkWorld(t *testing.T, w world, pi, pr Policy) {
+	t.Helper()
+	ai, okI := w.i.Concluded()
+	ar, okR := w.r.Concluded()
+	if okI {
+		if err := pi.Floor.Allows(ai.Candidate); err != nil {
+			t.Fatalf("initiator accepted: %v", err)
+		}
+		if w.r.Phase == PhaseRejected || w.r.Phase == PhaseNegotiating {
+			t.Fatalf("initiator agreed, responder %s", w.r.Phase)
+		}
+		if w.r.Phase == PhaseTimeout && w.late < 2 {
+			t.Fatal("initiator agreed, responder timed out within the agreement's life")
+		}
+	}
+	if okR {
+		if err := pr.Floor.Allows(ar.Candidate); err != nil {
+			t.Fatalf("responder accepted: %v", err)
+		}
+		if w.r.Phase == PhaseAgreed && !okI {
+			t.Fatalf("responder agreed, initiator %s", w.i.Phase)
+		}
+	}
+	if okI && okR && !ai.Digest().Equal(ar.Digest()) {
+		t.Fatalf("different agreements:\n%s\n%s", encode(t, ai), encode(t, ar))
+	}
+	if w.i.Phase == PhaseRejected && w.r.Phase == PhaseAgreed {
+		t.Fatal("responder agreed, initiator rejected")
+	}
+	if n := len(w.sent); n > maxSequence+1 {
+		t.Fatalf("%d messages", n)
+	}
+	// From everywhere, time alone leads to an end.
+	end := start.Add(365 * 24 * time.Hour)
+	for _, side := range []struct {
+		s State
+		p Policy
+	}{{w.i, pi}, {w.r, pr}} {
+		s, _ := must(t, side.s, Tick{}, side.p, end)
+		if !s.Phase.Terminal() {
+			t.Fatalf("phase %s does not end by time", side.s.Phase)
+		}
+		if !side.s.Phase.Terminal() && s.Agreement != nil {
+			t.Fatal("an agreement outlives its timeout")
+		}
+	}
+}
+
+// A peer that says anything at all, in any order, gets no agreement below the
+// floor, no unending conversation, and nothing that was not offered.
+func TestInvariant11_HostilePeer(t *testing.T) {
+	mine := policy([]string{TransportJSONRPC}, []string{DataPlane20260728, DataPlane20251125})
+	good := mine.Preferences[0]
+	second := good
+	second.DataPlane = DataPlane20251125
+	below := good
+	below.DataPlane = DataPlane20250618
+	greedy := good
+	greedy.Limits.MaxMessageBytes = maxMessageSize
+	greedy.Limits.MaxOffers = maxCount
+
+	for _, role := range []Role{Initiator, Responder} {
+		peer := config(t, role).Peer
+		kid := peer.String() + "#kex-9"
+		var alphabet []Message
+		for _, list := range [][]Candidate{nil, {good}, {below}, {greedy}, {below, second}} {
+			m := Message{Action: Action, Status: StatusNegotiating, Candidates: list}
+			if list != nil {
+				m.KeyAgreementKID = kid
+			}
+			alphabet = append(alphabet, m)
+			if len(list) == 1 {
+				for _, at := range []time.Time{start, start.Add(-time.Hour), start.Add(time.Hour)} {
+					m.Status, m.AcceptedAt = StatusAccepted, formatTime(at)
+					alphabet = append(alphabet, m)
+				}
+				m.AcceptedAt, m.Agreement = formatTime(start), canon.Sum([]byte("forged"))
+				alphabet = append(alphabet, m)
+			}
+		}
+		alphabet = append(alphabet,
+			Message{Action: Action, Status: StatusAccepted, CandidateProtocols: "fine, let us just talk"},
+			Message{Action: Action, Status: StatusNegotiating, CandidateProtocols: "any protocol you like"},
+			Message{Action: Action, Status: StatusNegotiating, Candidates: []Candidate{good}, KeyAgreementKID: config(t, role).KeyAgreementKID},
+			Message{Action: Action, Status: StatusRejected}, Message{Action: Action, Status: StatusTimeout})
+
+		first := newState(t, role, mine)
+		if role == Initiator {
+			first, _ = must(t, first, Begin{}, mine, start)
+		}
+		seen, queue := map[string]bool{}, []State{first}
+		for len(queue) > 0 {
+			s := queue[0]
+			queue = queue[1:]
+			if a, ok := s.Concluded(); ok {
+				if err := mine.Floor.Allows(a.Candidate); err != nil {
+					t.Fatalf("%s accepted %v", role, err)
+				}
+				if a.Initiator.DID == a.Responder.DID {
+					t.Fatal("an agreement with oneself")
+				}
+			}
+			for _, m := range alphabet {
+				for _, seq := range []int{s.NextSeq, s.NextSeq - 1, s.NextSeq + 1} {
+					if m.SequenceID = seq; seq < 0 {
+						continue
+					}
+					next, _, err := Step(s, Receive{Message: m, SignerKID: signerOf(peer)}, mine, start.Add(time.Second))
+					if err != nil {
+						continue
+					}
+					if next.NextSeq > maxSequence+1 || next.NextSeq < s.NextSeq {
+						t.Fatalf("nextSeq %d after %d", next.NextSeq, s.NextSeq)
+					}
+					if k := shape(next); !seen[k] {
+						seen[k] = true
+						queue = append(queue, next)
+					}
+				}
+			}
+		}
+		if len(seen) < 50 {
+			t.Fatalf("%s: only %d states seen", role, len(seen))
+		}
+	}
+}
+
+// shape is a state without the digests of its history, which would tell apart
+// states that behave the same.
+func shape(s State) string {
+	seen := make([]string, len(s.Seen))
+	for i, d := range s.Seen {
+		seen[i] = d.String()
+	}
+	sort.Strings(seen)
+	agreed := ""
+	if s.Agreement != nil {
+		agreed = fmt.Sprint(s.Agreement.Candidate, s.Agreement.ConcludedAt)
+	}
+	return fmt.Sprint(s.Phase, s.NextSeq, s.Peer.KeyAgreementKID, s.Offered, seen, agreed)
+}
