@@ -1,0 +1,57 @@
+# Treaty. `make demo` shows the main job, `make test` runs everything.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+
+GO        ?= go
+BIN       := $(CURDIR)/bin
+VERSION   := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS   := -X github.com/treaty-node/treaty/node.Version=$(VERSION)
+KEEP      ?=
+FUZZTIME  ?= 30s
+TEST_ARGS ?=
+
+.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# The data plane links DuckDB, which needs a C compiler; nothing else does.
+tools-c:
+	@command -v cc >/dev/null || command -v gcc >/dev/null || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq gcc g++ libc6-dev; \
+	  else echo 'a C compiler is needed for the data plane (DuckDB): install gcc or clang' >&2; exit 1; fi; }
+
+build: tools-c ## build bin/treaty (static) and bin/treaty-dataplane
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/treaty ./cmd/treaty
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
+
+demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
+	$(BIN)/treaty demo $(if $(KEEP),--keep)
+
+test: tools-c lint unit crash ## everything, race detector on
+
+unit:
+	$(GO) test -race -timeout 20m $(TEST_ARGS) ./...
+
+crash: ## SIGKILL each process at every commit point and check that both companies agree
+	$(GO) test -tags treaty_crash -timeout 15m -count=1 -run 'TestCrash' -v ./cmd/treaty
+
+lint: ## formatting, vet, staticcheck
+	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors wellknown *.go | tee /dev/stderr)"
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/lint/go.mod staticcheck ./...
+
+bench: ## our cost beside the floor, in one run
+	$(GO) run ./tools/bench
+
+fuzz: ## every fuzz target, FUZZTIME each
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz' || true); do \
+	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+fmt: ## gofmt everything
+	gofmt -w cmd did hpke metaproto node testvectors wellknown *.go
+
+clean: ## remove what was built
+	rm -rf $(BIN)

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/mux"
+)
+
+// Health is what GET /healthz answers: who this is, so that a port that merely answers is not taken for the service.
+type Health struct {
+	Service string `json:"service"`
+	Build   string `json:"build"`
+	DID     string `json:"did"`
+}
+
+// Public is what the public listener serves.
+type Public struct {
+	Site   http.Handler // public documents, at exactly Paths
+	Paths  []string
+	A2A    http.Handler // /a2a, /a2a/ and below, verified by its own middleware
+	Health Health
+	Ready  func(ctx context.Context) error // nil error: ready
+}
+
+const (
+	maxConcurrent   = 256
+	readyTimeout    = 2 * time.Second
+	maxHeaderBytes  = 32 << 10
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 30 * time.Second
+	responseTimeout = 90 * time.Second
+	idleTimeout     = 2 * time.Minute
+)
+
+// PublicHandler routes the public listener. Paths are matched as they are sent: nothing is cleaned or redirected, since no
+// signature survives a redirect.
+func PublicHandler(p Public) http.Handler {
+	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
+	for _, path := range p.Paths {
+		r.Path(path).Handler(p.Site)
+	}
+	r.Path("/a2a").Handler(p.A2A)
+	r.PathPrefix("/a2a/").Handler(p.A2A)
+	r.Path("/healthz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, p.Health) })
+	r.Path("/readyz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
+		defer cancel()
+		if err := p.Ready(ctx); err != nil {
+			WriteJSON(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "missing": []string{"store"}})
+			return
+		}
+		WriteJSON(w, http.StatusOK, map[string]any{"ready": true})
+	})
+	return Limit(maxConcurrent, r)
+}
+
+// Limit answers 503 while more than n requests are under way, before anything is read of them.
+func Limit(n int, next http.Handler) http.Handler {
+	slots := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			next.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Cache-Control", "no-store")
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// Server is an HTTP server with the limits that every listener has.
+func Server(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: responseTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
