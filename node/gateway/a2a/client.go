@@ -42,7 +42,7 @@ var (
 // have one effect. Err is ErrRedirect, ErrResponseTooLarge, ErrBadAnswer, ErrStatus, or what the connection failed of.
 type TransportError struct {
 	Status int    // HTTP status, 0 when there was none
-	Code   string // the code in the peer's WWW-Authenticate (ANP-02), if any
+	Code   string // ANP-02's code, from WWW-Authenticate or the body of a refused request, if any
 	Err    error
 }
 
@@ -240,21 +240,19 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		return nil, &TransportError{Err: err}
 	}
 	defer resp.Body.Close()
+	var body []byte
 	failed := func(err error) (*http.Response, error) {
-		e := &TransportError{Status: resp.StatusCode, Err: err}
-		if challenge, ok := httpsig.ParseChallenge(resp.Header); ok {
-			e.Code = string(challenge.Code)
-		}
-		return nil, e
+		return nil, &TransportError{Status: resp.StatusCode, Code: authCode(resp.Header, body), Err: err}
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		return failed(ErrRedirect)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, t.max+1))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, t.max+1))
 	if err != nil {
 		return failed(err)
 	}
 	if int64(len(body)) > t.max {
+		body = nil
 		return failed(ErrResponseTooLarge)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -283,4 +281,23 @@ func isStatusError(body []byte) bool {
 		} `json:"error"`
 	}
 	return canon.UnmarshalOpen(body, &status, canon.Limits{}) == nil && status.Error.Status != ""
+}
+
+// authCode finds the code with which an ANP-02 verifier refused the request, "" when it did not.
+func authCode(header http.Header, body []byte) string {
+	if challenge, ok := httpsig.ParseChallenge(header); ok {
+		return clean(string(challenge.Code))
+	}
+	var refused struct {
+		Error any `json:"error"`
+		Code  any `json:"code"`
+	}
+	if canon.UnmarshalOpen(body, &refused, canon.Limits{}) != nil {
+		return ""
+	}
+	if code, ok := refused.Error.(string); ok {
+		return clean(code)
+	}
+	code, _ := refused.Code.(string) // did_superseded stands here
+	return clean(code)
 }
