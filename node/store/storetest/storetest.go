@@ -1,0 +1,721 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storetest is the one test suite that every implementation of store.Store passes.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// Run runs the suite. open returns a new, empty store, which the suite closes.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, store.Store)
+	}{
+		{"Conversations", conversations},
+		{"FindConversation", findConversation},
+		{"ConversationRace", conversationRace},
+		{"Envelopes", envelopes},
+		{"Contracts", contracts},
+		{"ContractStates", contractStates},
+		{"Revocations", revocations},
+		{"Reserve", reserve},
+		{"ReserveRace", reserveRace},
+		{"Receipts", receipts},
+		{"Answers", answers},
+		{"Invariant9_Log", log},
+		{"LogSelections", logSelections},
+		{"LogRace", logRace},
+		{"Invariant15_EventAndEffectTogether", together},
+		{"Settings", settings},
+		{"ClockFloor", clockFloor},
+		{"Tasks", tasks},
+		{"Equivocations", equivocations},
+		{"Rollback", rollback},
+		{"AfterTheEnd", afterTheEnd},
+		{"ViewIsReadOnly", viewIsReadOnly},
+		{"ViewIsOneState", viewIsOneState},
+		{"Cancelled", cancelled},
+		{"Closed", closed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			t.Cleanup(func() { _ = s.Close() })
+			c.test(t, s)
+		})
+	}
+}
+
+const (
+	own      = "did:wba:buyercorp.test:agents:analyst:e1_B"
+	peer     = "did:wba:vendorcorp.test:agents:steward:e1_V"
+	stranger = "did:wba:stranger.test:e1_S"
+)
+
+// at is a time with the precision that a store keeps.
+func at(n int) time.Time {
+	return time.Date(2026, 11, 30, 12, 0, n, 123_456_000, time.UTC)
+}
+
+func sum(s string) canon.Digest { return canon.Sum([]byte(s)) }
+
+// must runs an update that has to succeed.
+func must(t *testing.T, s store.Store, fn func(store.Tx) error) {
+	t.Helper()
+	if err := s.Update(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fails runs an update that has to fail with want.
+func fails(t *testing.T, s store.Store, want error, fn func(store.Tx) error) {
+	t.Helper()
+	if err := s.Update(t.Context(), fn); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+// read returns what fn reads.
+func read[T any](t *testing.T, s store.Store, fn func(store.Tx) (T, error)) T {
+	t.Helper()
+	v, err := try(t, s, fn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func try[T any](t *testing.T, s store.Store, fn func(store.Tx) (T, error)) (v T, err error) {
+	t.Helper()
+	err = s.View(t.Context(), func(tx store.Tx) error { v, err = fn(tx); return err })
+	return v, err
+}
+
+func missing[T any](t *testing.T, s store.Store, fn func(store.Tx) (T, error)) {
+	t.Helper()
+	if v, err := try(t, s, fn); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("got %+v, %v, want not found", v, err)
+	}
+}
+
+func equal(t *testing.T, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("\ngot  %+v\nwant %+v", got, want)
+	}
+}
+
+func entry(typ string) ledger.Entry {
+	return ledger.Entry{Type: ledger.NodeStarted, Context: typ, Data: ledger.Started{Build: "test"}}
+}
+
+func conversation(peer, context string) store.Conversation {
+	return store.Conversation{
+		Own: own, Peer: peer, ContextID: context, Role: "buyer", Phase: "talking",
+		State: []byte(`{"n":1}`), Created: at(0), Updated: at(0),
+	}
+}
+
+func conversations(t *testing.T, s store.Store) {
+	get := func(tx store.Tx) (store.Conversation, error) { return tx.GetConversation(own, peer, "A") }
+	missing(t, s, get)
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutConversation(conversation(peer, "A"), 1) })
+
+	c := conversation(peer, "A")
+	c.Version = 77 // is not the caller's to say
+	must(t, s, func(tx store.Tx) error { return tx.PutConversation(c, 0) })
+	c.Version = 1
+	equal(t, read(t, s, get), c)
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutConversation(c, 0) })
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutConversation(c, 2) })
+	equal(t, read(t, s, get), c)
+
+	c.Phase, c.State, c.TaskID, c.Updated = "agreed", []byte(`{"n":2}`), "task-1", at(1)
+	changed := c
+	changed.Created = at(9) // is kept from the first
+	must(t, s, func(tx store.Tx) error { return tx.PutConversation(changed, 1) })
+	c.Version = 2
+	equal(t, read(t, s, get), c)
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutConversation(c, 1) })
+
+	// The key is all three.
+	other := conversation(stranger, "A")
+	other.Updated = at(5)
+	must(t, s, func(tx store.Tx) error { return tx.PutConversation(other, 0) })
+	other.Version = 1
+	equal(t, read(t, s, get), c)
+	missing(t, s, func(tx store.Tx) (store.Conversation, error) { return tx.GetConversation(peer, own, "A") })
+
+	list := func(f store.ConversationFilter) []store.Conversation {
+		return read(t, s, func(tx store.Tx) ([]store.Conversation, error) { return tx.ListConversations(f) })
+	}
+	equal(t, list(store.ConversationFilter{}), []store.Conversation{other, c})
+	equal(t, list(store.ConversationFilter{Limit: 1}), []store.Conversation{other})
+	equal(t, list(store.ConversationFilter{Own: own, Peer: peer, Role: "buyer", Phase: "agreed"}), []store.Conversation{c})
+	for _, f := range []store.ConversationFilter{{Own: peer}, {Peer: "x"}, {Role: "vendor"}, {Phase: "x"}} {
+		equal(t, list(f), []store.Conversation{})
+	}
+}
+
+func findConversation(t *testing.T, s store.Store) {
+	a, b, c := conversation(peer, "A"), conversation(stranger, "A"), conversation(stranger, "C")
+	a.TaskID, b.TaskID, c.TaskID = "task", "task-b", "A" // a stranger's task is named like a context
+	must(t, s, func(tx store.Tx) error {
+		return errors.Join(tx.PutConversation(a, 0), tx.PutConversation(b, 0), tx.PutConversation(c, 0))
+	})
+	find := func(id string) (store.Conversation, error) {
+		return try(t, s, func(tx store.Tx) (store.Conversation, error) { return tx.FindConversation(own, id) })
+	}
+	for id, want := range map[string]string{"task": peer, "task-b": stranger, "C": stranger, "A": stranger} {
+		if got, err := find(id); err != nil || got.Peer != want {
+			t.Errorf("%s: %+v, %v", id, got, err)
+		}
+	}
+	for _, id := range []string{"", "nothing"} {
+		if _, err := find(id); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	// Two peers with one context id: nobody is guessed. The same task id twice under one peer: never stored.
+	must(t, s, func(tx store.Tx) error {
+		return errors.Join(tx.PutConversation(conversation(peer, "D"), 0), tx.PutConversation(conversation(stranger, "D"), 0))
+	})
+	if _, err := find("D"); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("ambiguous: %v", err)
+	}
+	again := conversation(peer, "E")
+	again.TaskID = "task"
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutConversation(again, 0) })
+}
+
+// conversationRace: of any number of writers that read one version, one wins.
+func conversationRace(t *testing.T, s store.Store) {
+	must(t, s, func(tx store.Tx) error { return tx.PutConversation(conversation(peer, "A"), 0) })
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			err := s.Update(t.Context(), func(tx store.Tx) error { return tx.PutConversation(conversation(peer, "A"), 1) })
+			switch {
+			case err == nil:
+				won.Add(1)
+			case !errors.Is(err, store.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d writers won", won.Load())
+	}
+}
+
+func envelopes(t *testing.T, s store.Store) {
+	in := store.EnvelopeRecord{
+		Digest: sum("in"), Own: own, Peer: peer, ContextID: "A", Seq: 1, Direction: store.In,
+		Bytes: []byte("received"), Created: at(1), Plaintext: []byte("opened"), Salt: []byte("salt"),
+	}
+	out := store.EnvelopeRecord{
+		Digest: sum("out"), Own: own, Peer: peer, ContextID: "A", Seq: 2, Direction: store.Out,
+		Bytes: []byte("sent"), ReplyTo: in.Digest, Created: at(2),
+	}
+	missing(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.GetEnvelope(own, in.Digest) })
+	must(t, s, func(tx store.Tx) error { return errors.Join(tx.PutEnvelope(out), tx.PutEnvelope(in)) })
+	get := func(d canon.Digest) store.EnvelopeRecord {
+		return read(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.GetEnvelope(own, d) })
+	}
+	equal(t, get(in.Digest), in)
+	equal(t, get(out.Digest), out)
+	equal(t, read(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.ReplyOf(own, in.Digest) }), out)
+	missing(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.ReplyOf(own, out.Digest) })
+	missing(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.ReplyOf(own, canon.Digest{}) })
+	equal(t, read(t, s, func(tx store.Tx) ([]store.EnvelopeRecord, error) { return tx.ListEnvelopes(own, peer, "A") }), []store.EnvelopeRecord{in, out})
+	equal(t, read(t, s, func(tx store.Tx) ([]store.EnvelopeRecord, error) { return tx.ListEnvelopes(own, stranger, "A") }), []store.EnvelopeRecord{})
+
+	// Invariant 8: the same message a second time finds the first.
+	for name, change := range map[string]func(*store.EnvelopeRecord){
+		"the same":      func(*store.EnvelopeRecord) {},
+		"same place":    func(e *store.EnvelopeRecord) { e.Digest = sum("another") },
+		"same digest":   func(e *store.EnvelopeRecord) { e.Seq = 9 },
+		"not in or out": func(e *store.EnvelopeRecord) { e.Digest, e.Seq, e.Direction = sum("x"), 9, "up" },
+		"two answers to one": func(e *store.EnvelopeRecord) {
+			e.Digest, e.Seq, e.Direction, e.ReplyTo = sum("x"), 4, store.Out, in.Digest
+		},
+	} {
+		e := in
+		change(&e)
+		t.Run(name, func(t *testing.T) {
+			fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutEnvelope(e) })
+		})
+	}
+	// Both ends of one conversation can live in one store, and a withdrawal can cross an answer.
+	mirror := in
+	mirror.Own, mirror.Peer, mirror.Direction = peer, own, store.Out
+	crossed := out
+	crossed.Digest, crossed.Seq, crossed.ReplyTo = sum("withdraw"), 1, canon.Digest{}
+	must(t, s, func(tx store.Tx) error { return errors.Join(tx.PutEnvelope(mirror), tx.PutEnvelope(crossed)) })
+}
+
+func contract(id string) store.ContractRecord {
+	return store.ContractRecord{
+		ID: id, Digest: sum(id), Role: "vendor", Bytes: []byte("contract"), State: store.AwaitingActivation,
+		ContextID: "A", Peer: peer, Created: at(1),
+	}
+}
+
+func contracts(t *testing.T, s store.Store) {
+	get := func(tx store.Tx) (store.ContractRecord, error) { return tx.GetContract("ctr_1") }
+	missing(t, s, get)
+	c := contract("ctr_1")
+	must(t, s, func(tx store.Tx) error { return tx.PutContract(c) })
+	equal(t, read(t, s, get), c)
+
+	c.Bytes, c.Activation, c.State = []byte("with proofs"), []byte("activation"), store.InForce
+	again := c
+	again.Created = at(9)
+	must(t, s, func(tx store.Tx) error { return tx.PutContract(again) })
+	equal(t, read(t, s, get), c)
+	must(t, s, func(tx store.Tx) error { return tx.PutContract(c) }) // the same once more: no change
+
+	for name, change := range map[string]func(*store.ContractRecord){
+		"another contract":     func(c *store.ContractRecord) { c.Digest = sum("x") },
+		"another role":         func(c *store.ContractRecord) { c.Role = "buyer" },
+		"another peer":         func(c *store.ContractRecord) { c.Peer = stranger },
+		"another conversation": func(c *store.ContractRecord) { c.ContextID = "B" },
+		"another activation":   func(c *store.ContractRecord) { c.Activation = []byte("x") },
+		"no activation":        func(c *store.ContractRecord) { c.Activation = nil },
+		"back":                 func(c *store.ContractRecord) { c.State = store.AwaitingActivation },
+	} {
+		x := c
+		change(&x)
+		t.Run(name, func(t *testing.T) {
+			fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutContract(x) })
+			equal(t, read(t, s, get), c)
+		})
+	}
+
+	other := contract("ctr_2")
+	other.Created, other.Role, other.ContextID = at(2), "buyer", "B"
+	must(t, s, func(tx store.Tx) error { return tx.PutContract(other) })
+	list := func(f store.ContractFilter) []store.ContractRecord {
+		return read(t, s, func(tx store.Tx) ([]store.ContractRecord, error) { return tx.ListContracts(f) })
+	}
+	equal(t, list(store.ContractFilter{}), []store.ContractRecord{other, c})
+	equal(t, list(store.ContractFilter{Limit: 1}), []store.ContractRecord{other})
+	equal(t, list(store.ContractFilter{Role: "vendor", Peer: peer, State: store.InForce, ContextID: "A"}), []store.ContractRecord{c})
+	for _, f := range []store.ContractFilter{{Role: "x"}, {Peer: "x"}, {State: "x"}, {ContextID: "x"}} {
+		equal(t, list(f), []store.ContractRecord{})
+	}
+}
+
+// contractStates walks every pair of states (invariant 13: what is final is not left).
+func contractStates(t *testing.T, s store.Store) {
+	states := []string{store.AwaitingApproval, store.AwaitingActivation, store.InForce, store.Void, store.Revoked}
+	allowed := map[[2]string]bool{
+		{store.AwaitingApproval, store.AwaitingActivation}: true,
+		{store.AwaitingApproval, store.InForce}:            true,
+		{store.AwaitingApproval, store.Void}:               true,
+		{store.AwaitingActivation, store.InForce}:          true,
+		{store.AwaitingActivation, store.Void}:             true,
+		{store.InForce, store.Revoked}:                     true,
+	}
+	rolledBack := errors.New("rolled back")
+	for _, from := range states {
+		for _, to := range append(states, "", "made up") {
+			fails(t, s, rolledBack, func(tx store.Tx) error {
+				c := contract("ctr_" + from)
+				c.State = from
+				if from == store.Revoked {
+					c.State = store.InForce
+				}
+				if err := tx.PutContract(c); err != nil {
+					t.Errorf("first %s: %v", from, err)
+				}
+				if c.State = from; from == store.Revoked {
+					if err := tx.PutContract(c); err != nil {
+						t.Errorf("revoking: %v", err)
+					}
+				}
+				c.State = to
+				err := tx.PutContract(c)
+				if want := from == to || allowed[[2]string{from, to}]; (err == nil) != want || err != nil && !errors.Is(err, store.ErrConflict) {
+					t.Errorf("from %s to %q: %v", from, to, err)
+				}
+				return rolledBack
+			})
+		}
+	}
+	c := contract("ctr_new")
+	c.State = store.Revoked
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutContract(c) })
+}
+
+func revocations(t *testing.T, s store.Store) {
+	revoked := func(id string) bool {
+		return read(t, s, func(tx store.Tx) (bool, error) { return tx.Revoked(id) })
+	}
+	epoch := func() uint64 { return read(t, s, store.Tx.RevocationEpoch) }
+	if revoked("ctr_1") || epoch() != 0 {
+		t.Error("revoked before anything was")
+	}
+	missing(t, s, func(tx store.Tx) (store.Revocation, error) { return tx.GetRevocation("ctr_1") })
+	r := store.Revocation{ContractID: "ctr_1", By: peer, Bytes: []byte("signed"), Created: at(1)}
+	must(t, s, func(tx store.Tx) error { return tx.PutRevocation(r) })
+	if !revoked("ctr_1") || revoked("ctr_2") {
+		t.Error("the wrong contract is revoked")
+	}
+	first := epoch()
+	must(t, s, func(tx store.Tx) error { return tx.PutRevocation(r) })
+	other := r
+	other.Bytes = []byte("another")
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutRevocation(other) })
+	equal(t, read(t, s, func(tx store.Tx) (store.Revocation, error) { return tx.GetRevocation("ctr_1") }), r)
+	if epoch() != first {
+		t.Error("the epoch grew without a revocation")
+	}
+	r.ContractID = "ctr_2"
+	must(t, s, func(tx store.Tx) error { return tx.PutRevocation(r) })
+	if epoch() <= first {
+		t.Error("the epoch did not grow")
+	}
+}
+
+func reserve(t *testing.T, s store.Store) {
+	used := func(id string) int64 {
+		return read(t, s, func(tx store.Tx) (int64, error) { return tx.GetUsage(id) })
+	}
+	take := func(id string, budget int64) (n int64, err error) {
+		err = s.Update(t.Context(), func(tx store.Tx) error { n, err = tx.Reserve(id, budget); return err })
+		return n, err
+	}
+	for want := int64(1); want <= 3; want++ {
+		if n, err := take("ctr_1", 3); err != nil || n != want {
+			t.Errorf("call %d: %d, %v", want, n, err)
+		}
+	}
+	if n, err := take("ctr_1", 3); !errors.Is(err, store.ErrBudget) || n != 3 {
+		t.Errorf("beyond the budget: %d, %v", n, err)
+	}
+	for _, none := range []int64{0, -1} {
+		if n, err := take("ctr_2", none); !errors.Is(err, store.ErrBudget) || n != 0 {
+			t.Errorf("budget %d: %d, %v", none, n, err)
+		}
+	}
+	if used("ctr_1") != 3 || used("ctr_2") != 0 {
+		t.Errorf("used %d and %d", used("ctr_1"), used("ctr_2"))
+	}
+	// A call that comes to nothing is given back by the rollback.
+	refused := errors.New("refused")
+	fails(t, s, refused, func(tx store.Tx) error {
+		if n, err := tx.Reserve("ctr_2", 5); err != nil || n != 1 {
+			t.Errorf("%d, %v", n, err)
+		}
+		return refused
+	})
+	if used("ctr_2") != 0 {
+		t.Error("a rolled back call counts")
+	}
+}
+
+// reserveRace: 64 callers cannot overspend by one.
+func reserveRace(t *testing.T, s store.Store) {
+	const callers, budget = 64, 40
+	var granted, refused atomic.Int64
+	var seen sync.Map
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			var n int64
+			err := s.Update(t.Context(), func(tx store.Tx) (err error) { n, err = tx.Reserve("ctr_1", budget); return err })
+			switch {
+			case err == nil:
+				granted.Add(1)
+				if _, twice := seen.LoadOrStore(n, true); twice {
+					t.Errorf("call %d was granted twice", n)
+				}
+			case errors.Is(err, store.ErrBudget):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if granted.Load() != budget || refused.Load() != callers-budget {
+		t.Errorf("granted %d of %d, refused %d", granted.Load(), budget, refused.Load())
+	}
+}
+
+func receipts(t *testing.T, s store.Store) {
+	get := func(tx store.Tx) (store.Receipt, error) { return tx.GetReceipt("rcp_1") }
+	missing(t, s, get)
+	a := store.Receipt{ID: "rcp_1", ContractID: "ctr_1", Bytes: []byte("one"), Created: at(2)}
+	b := store.Receipt{ID: "rcp_0", ContractID: "ctr_1", Bytes: []byte("two"), Created: at(1)}
+	c := store.Receipt{ID: "rcp_2", ContractID: "ctr_2", Bytes: []byte("three"), Created: at(3)}
+	must(t, s, func(tx store.Tx) error { return errors.Join(tx.PutReceipt(a), tx.PutReceipt(b), tx.PutReceipt(c)) })
+	equal(t, read(t, s, get), a)
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutReceipt(a) })
+	list := func(n int) []store.Receipt {
+		return read(t, s, func(tx store.Tx) ([]store.Receipt, error) { return tx.ListReceipts("ctr_1", n) })
+	}
+	equal(t, list(0), []store.Receipt{a, b})
+	equal(t, list(1), []store.Receipt{a})
+}
+
+func answers(t *testing.T, s store.Store) {
+	put := func(contract string, until time.Time) store.Answer {
+		a := store.Answer{Digest: sum("rows"), ContractID: contract, Bytes: []byte("rows"), Created: at(1), DeleteAfter: until}
+		must(t, s, func(tx store.Tx) error { return tx.PutAnswer(a) })
+		return a
+	}
+	get := func(contract string) func(store.Tx) (store.Answer, error) {
+		return func(tx store.Tx) (store.Answer, error) { return tx.GetAnswer(contract, sum("rows")) }
+	}
+	missing(t, s, get("ctr_1"))
+	a, b := put("ctr_1", at(10)), put("ctr_2", at(20)) // the same rows under two contracts have two retentions
+	equal(t, read(t, s, get("ctr_1")), a)
+	put("ctr_1", at(30)) // extends nothing
+	equal(t, read(t, s, get("ctr_1")), a)
+	a = put("ctr_1", at(5))
+	equal(t, read(t, s, get("ctr_1")), a)
+	if err := s.Update(t.Context(), func(tx store.Tx) error {
+		return tx.PutAnswer(store.Answer{Digest: sum("x"), ContractID: "ctr_1", Bytes: []byte("x"), Created: at(1)})
+	}); err == nil {
+		t.Error("an answer without an end was stored")
+	}
+	sweep := func(when time.Time) int64 {
+		var n int64
+		must(t, s, func(tx store.Tx) (err error) { n, err = tx.DeleteAnswersBefore(when); return err })
+		return n
+	}
+	if n := sweep(at(4)); n != 0 {
+		t.Errorf("%d deleted early", n)
+	}
+	if n := sweep(at(5)); n != 1 {
+		t.Errorf("%d deleted", n)
+	}
+	missing(t, s, get("ctr_1"))
+	equal(t, read(t, s, get("ctr_2")), b)
+	must(t, s, func(tx store.Tx) error { return tx.DeleteAnswer("ctr_2", sum("rows")) })
+	missing(t, s, get("ctr_2"))
+	fails(t, s, store.ErrNotFound, func(tx store.Tx) error { return tx.DeleteAnswer("ctr_2", sum("rows")) })
+}
+
+func settings(t *testing.T, s store.Store) {
+	get := func(tx store.Tx) (string, error) { return tx.GetSetting("key") }
+	missing(t, s, get)
+	for _, v := range []string{"one", "", "two"} {
+		must(t, s, func(tx store.Tx) error { return tx.PutSetting("key", v) })
+		equal(t, read(t, s, get), v)
+	}
+}
+
+func clockFloor(t *testing.T, s store.Store) {
+	f := store.ClockFloor(s)
+	if got, err := f.Load(t.Context()); err != nil || !got.IsZero() {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, c := range []struct{ raise, want time.Time }{{at(5), at(5)}, {at(3), at(5)}, {at(5), at(5)}, {at(6), at(6)}} {
+		got, err := f.Raise(t.Context(), c.raise)
+		if err != nil || !got.Equal(c.want) {
+			t.Errorf("raise %v: %v, %v", c.raise, got, err)
+		}
+		if got, err := f.Load(t.Context()); err != nil || !got.Equal(c.want) {
+			t.Errorf("load: %v, %v", got, err)
+		}
+	}
+	must(t, s, func(tx store.Tx) error { return tx.PutSetting("clock.highest", "yesterday") })
+	if _, err := f.Load(t.Context()); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("a floor that is no time: %v", err)
+	}
+}
+
+func tasks(t *testing.T, s store.Store) {
+	task := func(id, owner, context string, n int) store.Task {
+		return store.Task{ID: id, Owner: owner, ContextID: context, Bytes: []byte(id), Updated: at(n)}
+	}
+	get := func(owner, id string) func(store.Tx) (store.Task, error) {
+		return func(tx store.Tx) (store.Task, error) { return tx.GetTask(owner, id) }
+	}
+	missing(t, s, get(peer, "t1"))
+	one, two := task("t1", peer, "A", 1), task("t2", peer, "B", 2)
+	must(t, s, func(tx store.Tx) error {
+		return errors.Join(tx.PutTask(one, 0), tx.PutTask(two, 0), tx.PutTask(task("t3", stranger, "A", 3), 0), tx.PutTask(task("t4", "", "", 4), 0))
+	})
+	one.Version, two.Version = 1, 1
+	equal(t, read(t, s, get(peer, "t1")), one)
+	for _, owner := range []string{stranger, ""} { // for others it does not exist
+		missing(t, s, get(owner, "t1"))
+		fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutTask(task("t1", owner, "A", 9), 0) })
+		fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutTask(task("t1", owner, "A", 9), 1) })
+	}
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutTask(one, 2) })
+	one.Bytes, one.Updated = []byte("more"), at(5)
+	must(t, s, func(tx store.Tx) error { return tx.PutTask(one, 1) })
+	one.Version = 2
+	equal(t, read(t, s, get(peer, "t1")), one)
+
+	list := func(f store.TaskFilter) []store.Task {
+		return read(t, s, func(tx store.Tx) ([]store.Task, error) { return tx.ListTasks(f) })
+	}
+	equal(t, list(store.TaskFilter{Owner: peer}), []store.Task{one, two})
+	equal(t, list(store.TaskFilter{Owner: peer, Limit: 1, Offset: 1}), []store.Task{two})
+	equal(t, list(store.TaskFilter{Owner: peer, ContextID: "B"}), []store.Task{two})
+	if got := list(store.TaskFilter{}); len(got) != 1 || got[0].ID != "t4" {
+		t.Errorf("nobody's tasks: %+v", got)
+	}
+}
+
+func equivocations(t *testing.T, s store.Store) {
+	e := store.Equivocation{Own: own, Peer: peer, ContextID: "A", Seq: 3, First: []byte("one"), Second: []byte("two"), Created: at(1)}
+	other := e
+	other.Peer = stranger
+	must(t, s, func(tx store.Tx) error {
+		return errors.Join(tx.PutEquivocation(e), tx.PutEquivocation(e), tx.PutEquivocation(other))
+	})
+	list := func(own, peer string) []store.Equivocation {
+		return read(t, s, func(tx store.Tx) ([]store.Equivocation, error) { return tx.ListEquivocations(own, peer) })
+	}
+	equal(t, list(own, peer), []store.Equivocation{e})
+	equal(t, list(own, ""), []store.Equivocation{e, other})
+	equal(t, list(peer, ""), []store.Equivocation{})
+}
+
+func rollback(t *testing.T, s store.Store) {
+	broken := errors.New("broken")
+	write := func(tx store.Tx) {
+		if err := tx.PutSetting("key", "value"); err != nil {
+			t.Error(err)
+		}
+		if _, err := tx.Append(entry("x")); err != nil {
+			t.Error(err)
+		}
+	}
+	fails(t, s, broken, func(tx store.Tx) error { write(tx); return broken })
+	func() {
+		defer func() {
+			if recover() != "help" {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_ = s.Update(t.Context(), func(tx store.Tx) error { write(tx); panic("help") })
+	}()
+	missing(t, s, func(tx store.Tx) (string, error) { return tx.GetSetting("key") })
+	equal(t, read(t, s, func(tx store.Tx) ([]ledger.Event, error) { return tx.Events(0, 0) }), []ledger.Event{})
+
+	// A conflict that the function handles does not spoil the rest.
+	must(t, s, func(tx store.Tx) error {
+		write(tx)
+		if err := tx.PutConversation(conversation(peer, "A"), 7); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("%v", err)
+		}
+		if _, err := tx.GetSetting("nothing"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+		if _, err := tx.Append(ledger.Entry{Type: "made.up"}); !errors.Is(err, ledger.ErrEntry) {
+			t.Errorf("%v", err)
+		}
+		return nil
+	})
+	equal(t, read(t, s, func(tx store.Tx) (string, error) { return tx.GetSetting("key") }), "value")
+}
+
+func afterTheEnd(t *testing.T, s store.Store) {
+	var kept store.Tx
+	must(t, s, func(tx store.Tx) error { kept = tx; return nil })
+	if err := kept.PutSetting("key", "late"); err == nil {
+		t.Error("a transaction was used after its end")
+	}
+	if _, err := kept.GetSetting("key"); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a transaction was read after its end: %v", err)
+	}
+	missing(t, s, func(tx store.Tx) (string, error) { return tx.GetSetting("key") })
+}
+
+func viewIsReadOnly(t *testing.T, s store.Store) {
+	for name, write := range map[string]func(store.Tx) error{
+		"PutConversation":     func(tx store.Tx) error { return tx.PutConversation(conversation(peer, "A"), 0) },
+		"PutEnvelope":         func(tx store.Tx) error { return tx.PutEnvelope(store.EnvelopeRecord{Direction: store.In}) },
+		"PutContract":         func(tx store.Tx) error { return tx.PutContract(contract("ctr_1")) },
+		"PutRevocation":       func(tx store.Tx) error { return tx.PutRevocation(store.Revocation{ContractID: "ctr_1"}) },
+		"Reserve":             func(tx store.Tx) error { _, err := tx.Reserve("ctr_1", 3); return err },
+		"PutReceipt":          func(tx store.Tx) error { return tx.PutReceipt(store.Receipt{ID: "x"}) },
+		"PutAnswer":           func(tx store.Tx) error { return tx.PutAnswer(store.Answer{DeleteAfter: at(1)}) },
+		"DeleteAnswer":        func(tx store.Tx) error { return tx.DeleteAnswer("ctr_1", sum("x")) },
+		"DeleteAnswersBefore": func(tx store.Tx) error { _, err := tx.DeleteAnswersBefore(at(1)); return err },
+		"Append":              func(tx store.Tx) error { _, err := tx.Append(entry("x")); return err },
+		"PutSetting":          func(tx store.Tx) error { return tx.PutSetting("key", "value") },
+		"PutTask":             func(tx store.Tx) error { return tx.PutTask(store.Task{ID: "x"}, 0) },
+		"PutEquivocation":     func(tx store.Tx) error { return tx.PutEquivocation(store.Equivocation{}) },
+	} {
+		if err := s.View(t.Context(), write); !errors.Is(err, store.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// viewIsOneState: what commits while a view reads is not seen by it.
+func viewIsOneState(t *testing.T, s store.Store) {
+	set := func(v string) func(store.Tx) error {
+		return func(tx store.Tx) error { return errors.Join(tx.PutSetting("a", v), tx.PutSetting("b", v)) }
+	}
+	must(t, s, set("old"))
+	err := s.View(t.Context(), func(tx store.Tx) error {
+		a, err := tx.GetSetting("a")
+		if err != nil {
+			return err
+		}
+		must(t, s, set("new"))
+		b, err := tx.GetSetting("b")
+		if a != "old" || b != "old" {
+			t.Errorf("saw %s and %s", a, b)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, read(t, s, func(tx store.Tx) (string, error) { return tx.GetSetting("b") }), "new")
+}
+
+func cancelled(t *testing.T, s store.Store) {
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Update(ctx, func(tx store.Tx) error {
+		err := tx.PutSetting("key", "value")
+		cancel()
+		return err
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled before the commit: %v", err)
+	}
+	missing(t, s, func(tx store.Tx) (string, error) { return tx.GetSetting("key") })
+	ran := false
+	for _, run := range []func(context.Context, func(store.Tx) error) error{s.Update, s.View} {
+		if err := run(ctx, func(store.Tx) error { ran = true; return nil }); !errors.Is(err, context.Canceled) || ran {
+			t.Errorf("cancelled before the begin: %v, ran %v", err, ran)
+		}
+	}
+	must(t, s, func(tx store.Tx) error { return tx.PutSetting("key", "value") }) // and the store goes on
+}
+
+func closed(t *testing.T, s store.Store) {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []func(context.Context, func(store.Tx) error) error{s.Update, s.View} {
+		if err := run(t.Context(), func(store.Tx) error { return nil }); err == nil {
+			t.Error("a closed store works")
+		}
+	}
+}
