@@ -3,6 +3,7 @@
 package did
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -151,10 +152,13 @@ func ParseDocument(raw []byte) (*Document, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
 	d := &Document{
-		raw:         slices.Clone(raw),
+		raw:         canonical,
 		canonical:   canonical,
 		hash:        canon.Sum(canonical),
 		deactivated: j.Deactivated,
+	}
+	if !bytes.Equal(raw, canonical) { // our own documents are published in canonical form and kept once
+		d.raw = slices.Clone(raw)
 	}
 	if d.id, err = Parse(j.ID); err != nil {
 		return nil, fmt.Errorf("%w: id: %w", ErrDocument, err)

@@ -5,6 +5,7 @@ package did
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,8 +18,8 @@ import (
 var b64 = base64.RawURLEncoding.Strict()
 
 func decodeB64(s string) ([]byte, error) {
-	if strings.ContainsAny(s, "\r\n") {
-		return nil, base64.CorruptInputError(strings.IndexAny(s, "\r\n"))
+	if strings.IndexByte(s, '\r') >= 0 || strings.IndexByte(s, '\n') >= 0 {
+		return nil, errors.New("line break in base64url")
 	}
 	return b64.DecodeString(s)
 }

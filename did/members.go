@@ -3,7 +3,6 @@
 package did
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -74,12 +73,37 @@ func valueEnd(b []byte, i int) int {
 	return i
 }
 
-// find returns the value of the member, nil if there is none. The name needs no escaping.
-func (o object) find(name string) []byte {
-	for _, m := range o {
-		if string(m.name) == name {
-			return m.value
+// index returns the position of the member, -1 if there is none. The name needs no escaping.
+func (o object) index(name string) int {
+	for i := range o {
+		if string(o[i].name) == name {
+			return i
 		}
+	}
+	return -1
+}
+
+// cut returns which bytes of the object's canonical form to leave out, to leave out the
+// member: it and one comma.
+func (o object) cut(i int) (start, end int) {
+	start = 1
+	for _, m := range o[:i] {
+		start += len(m.whole) + 1
+	}
+	end = start + len(o[i].whole)
+	switch {
+	case i < len(o)-1:
+		end++
+	case i > 0:
+		start--
+	}
+	return start, end
+}
+
+// find returns the value of the member, nil if there is none.
+func (o object) find(name string) []byte {
+	if i := o.index(name); i >= 0 {
+		return o[i].value
 	}
 	return nil
 }
@@ -148,6 +172,3 @@ func asciiBefore(escaped []byte, name string) bool {
 	}
 	return false
 }
-
-// equalJSON reports whether two canonical values are the same.
-func equalJSON(a, b []byte) bool { return bytes.Equal(a, b) }

@@ -133,9 +133,20 @@ func (p Proof) message(object []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProof, err)
 	}
-	return hashes(sha256.Sum256(encoded), sha256.Sum256(canonical)), nil
+	return hashes(hash(encoded), hash(canonical)), nil
 }
 
+// hash returns the SHA-256 digest of the parts, one after the other.
+func hash(parts ...[]byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// hashes returns what a proof signs.
 func hashes(options, document [sha256.Size]byte) []byte {
 	return append(options[:], document[:]...)
 }

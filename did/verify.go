@@ -3,8 +3,8 @@
 package did
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -39,15 +39,17 @@ type Verification struct {
 // maxProofSkew is how far ahead of the verifier's clock a proof may be.
 const maxProofSkew = 5 * time.Minute
 
-// proofParts is what a document's proof consists of, taken apart once when the document is parsed.
+// proofParts is what a document's proof consists of, found once when the document is parsed.
 type proofParts struct {
-	present  bool
-	document object // without proof
-	options  object // the proof without proofValue
-	context  []byte // the document's @context
-	proof    documentProof
-	created  time.Time
-	expires  time.Time
+	present    bool
+	start, end int    // the document's canonical form without [start:end] is the document without proof
+	options    object // the proof without proofValue
+	context    []byte // the document's @context, nil if it has none
+	value      string // proofValue
+	method     string // verificationMethod, as written
+	suite      string // cryptosuite, "" if type or proofPurpose are not what they have to be
+	created    time.Time
+	expires    time.Time
 }
 
 type documentProof struct {
@@ -67,27 +69,32 @@ func splitProof(canonical []byte) (proofParts, error) {
 	if err != nil {
 		return p, err
 	}
-	raw := doc.find("proof")
-	if raw == nil {
+	i := doc.index("proof")
+	if i < 0 {
 		return p, nil
 	}
-	proof, err := splitObject(raw)
+	proof, err := splitObject(doc[i].value)
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", ErrProof, err) // a set or chain of proofs is no document proof
 	}
-	if err := canon.UnmarshalOpen(raw, &p.proof, documentLimits); err != nil {
+	var j documentProof
+	if err := canon.UnmarshalOpen(doc[i].value, &j, documentLimits); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrProof, err)
 	}
-	if p.created, err = parseTime(p.proof.Created); err == nil {
-		p.expires, err = parseTime(p.proof.Expires)
+	if p.created, err = parseTime(j.Created); err == nil {
+		p.expires, err = parseTime(j.Expires)
 	}
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", ErrProof, err)
 	}
 	p.present = true
-	p.document = doc.without("proof")
+	p.start, p.end = doc.cut(i)
 	p.options = proof.without("proofValue")
 	p.context = doc.find("@context")
+	p.value, p.method = j.ProofValue, j.VerificationMethod
+	if j.Type == proofType && j.ProofPurpose == proofPurpose {
+		p.suite = j.Cryptosuite
+	}
 	return p, nil
 }
 
@@ -120,7 +127,7 @@ func (d *Document) Verify(now time.Time) (Verification, error) {
 		}
 		return v, nil
 	}
-	keyID := absolute(d.id, p.proof.VerificationMethod)
+	keyID := absolute(d.id, p.method)
 	if binding.ID != "" && keyID != binding.ID {
 		return Verification{}, fmt.Errorf("%w: not by the binding key", ErrProof)
 	}
@@ -128,7 +135,7 @@ func (d *Document) Verify(now time.Time) (Verification, error) {
 	if err != nil {
 		return Verification{}, fmt.Errorf("%w: %w", ErrProof, err)
 	}
-	if v.Dialect, err = p.verify(key, now); err != nil {
+	if v.Dialect, err = d.verifyProof(key, now); err != nil {
 		return Verification{}, err
 	}
 	v.ProofKeyID, v.Created = keyID, p.created
@@ -148,7 +155,7 @@ func (d *Document) VerifyRecovery(pinned *Document, now time.Time) (Verification
 	case !p.present:
 		return Verification{}, ErrNoProof
 	}
-	keyID := absolute(d.id, p.proof.VerificationMethod)
+	keyID := absolute(d.id, p.method)
 	key, err := pinned.KeyFor(keyID, Recovery, now)
 	if err != nil {
 		return Verification{}, fmt.Errorf("%w: %w", ErrProof, err)
@@ -156,45 +163,46 @@ func (d *Document) VerifyRecovery(pinned *Document, now time.Time) (Verification
 	if !pinned.In(keyID, AssertionMethod) {
 		return Verification{}, fmt.Errorf("%w: %w: %s", ErrProof, ErrRelationship, keyID)
 	}
-	dialect, err := p.verify(key, now)
+	dialect, err := d.verifyProof(key, now)
 	if err != nil {
 		return Verification{}, err
 	}
 	return Verification{Profile: d.id.Profile(), Dialect: dialect, ProofKeyID: keyID, Created: p.created}, nil
 }
 
-// verify checks form, time and signature of the proof.
-func (p *proofParts) verify(key PublicKey, now time.Time) (Dialect, error) {
+// verifyProof checks form, time and signature of the proof.
+func (d *Document) verifyProof(key PublicKey, now time.Time) (Dialect, error) {
+	p := &d.parts
 	suite, err := suiteOf(key)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrProof, err)
 	}
-	if p.proof.Type != proofType || p.proof.Cryptosuite != suite || p.proof.ProofPurpose != proofPurpose {
+	if p.suite != suite {
 		return "", fmt.Errorf("%w: not %s for %s", ErrProof, suite, proofPurpose)
 	}
 	if p.created.IsZero() {
 		return "", fmt.Errorf("%w: no time of creation", ErrProof)
 	}
 	if p.created.After(now.Add(maxProofSkew)) {
-		return "", fmt.Errorf("%w: created %s", ErrProofTime, p.proof.Created)
+		return "", fmt.Errorf("%w: created %s", ErrProofTime, formatTime(p.created))
 	}
 	if !p.expires.IsZero() && !now.Before(p.expires) {
-		return "", fmt.Errorf("%w: expired %s", ErrProofTime, p.proof.Expires)
+		return "", fmt.Errorf("%w: expired %s", ErrProofTime, formatTime(p.expires))
 	}
-	document := sha256.Sum256(p.document.join())
+	document := hash(d.canonical[:p.start], d.canonical[p.end:])
 	err = fmt.Errorf("%w: proofValue", ErrProof)
 	// 64 bytes are 86 characters of base64url, which may begin with a "z" too, and up to 89 of multibase, of
 	// which one in many thousands has just 86: where both readings are possible, both are tried.
 	for _, dialect := range []Dialect{DialectSDK, DialectSpec, DialectW3C} {
-		sig, ok := decodeProofValue(p.proof.ProofValue, dialect)
+		sig, ok := decodeProofValue(p.value, dialect)
 		if !ok {
 			continue
 		}
-		options, ok := p.optionsFor(dialect)
+		options, ok := optionsFor(dialect, p.options, p.context)
 		if !ok {
 			continue
 		}
-		if err = key.Verify(hashes(sha256.Sum256(options.join()), document), sig); err == nil {
+		if err = key.Verify(hashes(hash(options.join()), document), sig); err == nil {
 			return dialect, nil
 		}
 		err = fmt.Errorf("%w: %w", ErrProof, err)
@@ -214,18 +222,18 @@ func decodeProofValue(value string, dialect Dialect) ([]byte, bool) {
 // optionsFor returns what is hashed beside the document, false if the proof cannot be of the dialect. A context in the
 // proof must be the document's: vc-di-eddsa would let it be a prefix and leave the
 // rest unsigned.
-func (p *proofParts) optionsFor(dialect Dialect) (object, bool) {
-	inProof := p.options.find("@context")
+func optionsFor(dialect Dialect, options object, context []byte) (object, bool) {
+	inProof := options.find("@context")
 	switch dialect {
 	case DialectSDK:
-		return p.options, inProof == nil
+		return options, inProof == nil
 	case DialectW3C:
-		return p.options, inProof != nil && equalJSON(inProof, p.context)
+		return options, inProof != nil && bytes.Equal(inProof, context)
 	case DialectSpec:
-		if p.context == nil {
-			return p.options, inProof == nil
+		if context == nil {
+			return options, inProof == nil
 		}
-		return p.options.with("@context", p.context), inProof == nil
+		return options.with("@context", context), inProof == nil
 	}
 	return nil, false
 }
@@ -259,18 +267,19 @@ func SignDocument(ctx context.Context, unsigned []byte, s Signer, created time.T
 	if err != nil {
 		return nil, err
 	}
-	p := proofParts{document: doc, context: doc.find("@context")}
-	if p.options, err = splitObject(encoded); err != nil {
+	proof, err := splitObject(encoded)
+	if err != nil {
 		return nil, err
 	}
-	if d == DialectW3C && p.context != nil {
-		p.options = p.options.with("@context", p.context)
+	context := doc.find("@context")
+	if d == DialectW3C && context != nil {
+		proof = proof.with("@context", context)
 	}
-	options, ok := p.optionsFor(d)
+	options, ok := optionsFor(d, proof, context)
 	if !ok {
 		return nil, fmt.Errorf("%w: dialect %q", ErrProof, d)
 	}
-	sig, err := s.Sign(ctx, hashes(sha256.Sum256(options.join()), sha256.Sum256(canonical)))
+	sig, err := s.Sign(ctx, hashes(hash(options.join()), hash(canonical)))
 	if err != nil {
 		return nil, err
 	}
@@ -278,8 +287,8 @@ func SignDocument(ctx context.Context, unsigned []byte, s Signer, created time.T
 	if d == DialectSDK {
 		value = b64.EncodeToString(sig)
 	}
-	proof := p.options.with("proofValue", []byte(`"`+value+`"`)).join()
-	signed := doc.with("proof", proof).join()
+	proof = proof.with("proofValue", []byte(`"`+value+`"`))
+	signed := doc.with("proof", proof.join()).join()
 	if len(signed) > MaxDocumentBytes {
 		return nil, fmt.Errorf("%w: larger than %d bytes", ErrDocument, MaxDocumentBytes)
 	}

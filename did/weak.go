@@ -9,11 +9,8 @@ import (
 	"slices"
 )
 
-// fieldPrime is 2^255 - 19.
-func fieldPrime() *big.Int {
-	p := new(big.Int).Lsh(big.NewInt(1), 255)
-	return p.Sub(p, big.NewInt(19))
-}
+// fieldPrime is 2^255 - 19. It is only read.
+var fieldPrime = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
 
 // littleEndian reads 32 bytes as an integer, all 256 bits of it.
 func littleEndian(b []byte) *big.Int {
@@ -65,21 +62,21 @@ func checkEd25519(key []byte) error {
 	if edwardsSmallOrder[y] {
 		return fmt.Errorf("%w: Ed25519 key of small order", ErrWeakKey)
 	}
-	p, v := fieldPrime(), littleEndian(y[:])
-	if v.Cmp(p) >= 0 {
+	v := littleEndian(y[:])
+	if v.Cmp(fieldPrime) >= 0 {
 		return fmt.Errorf("%w: Ed25519 key not canonical", ErrWeakKey)
 	}
 	// On the curve if x² = (y²-1)/(dy²+1) has a root, which is so if (y²-1)(dy²+1) has one. d = -121665/121666.
 	one := big.NewInt(1)
 	yy := v.Mul(v, v)
 	num := new(big.Int).Sub(yy, one)
-	// 121666 (dy²+1) = 121666 - 121665 y²; multiplying both sides by 121666 keeps the question the same
-	// once the left side is multiplied by it too.
+	// 121666 (dy²+1) = 121666 - 121665y². The factor is put on (y²-1) as well, so that the product has a square
+	// of it too much, which does not change the answer.
 	den := new(big.Int).Mul(yy, big.NewInt(-121665))
 	den.Add(den, big.NewInt(121666))
 	num.Mul(num, big.NewInt(121666))
-	num.Mul(num, den).Mod(num, p)
-	if big.Jacobi(num, p) != 1 {
+	num.Mul(num, den).Mod(num, fieldPrime)
+	if big.Jacobi(num, fieldPrime) != 1 {
 		return fmt.Errorf("%w: Ed25519 key not on the curve", ErrKey)
 	}
 	return nil
@@ -94,7 +91,7 @@ func checkX25519(key []byte) error {
 	if montgomerySmallOrder[[32]byte(key)] {
 		return fmt.Errorf("%w: X25519 key of small order", ErrWeakKey)
 	}
-	if littleEndian(key).Cmp(fieldPrime()) >= 0 {
+	if littleEndian(key).Cmp(fieldPrime) >= 0 {
 		return fmt.Errorf("%w: X25519 key not canonical", ErrWeakKey)
 	}
 	return nil

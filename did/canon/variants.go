@@ -16,100 +16,58 @@ import (
 // caseVariants walks data, which has been decoded into a value of type t, and reports
 // the first member that no field names exactly but some field names in another case.
 func caseVariants(data []byte, t reflect.Type) error {
-	if !hasStruct(t, nil) {
+	p := planFor(t)
+	if p == nil {
 		return nil
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true))
-	return walk(d, t)
+	return p.walk(jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true)))
+}
+
+// plan says which members of a value have a known name. A nil plan says that nothing below is decoded
+// by name: scalars, free-form values, types that decode themselves.
+type plan struct {
+	fields map[string]*plan // of a struct
+	elem   *plan            // of a map, slice or array
 }
 
 // walk consumes one value.
-func walk(d *jsontext.Decoder, t reflect.Type) error {
-	for t != nil && t.Kind() == reflect.Pointer {
-		t = t.Elem()
+func (p *plan) walk(d *jsontext.Decoder) error {
+	kind := d.PeekKind()
+	if p == nil || kind != '{' && kind != '[' || kind == '[' && p.fields != nil {
+		return wrapped(d.SkipValue())
 	}
-	var elem func(name string) (reflect.Type, bool)
-	switch kind := d.PeekKind(); {
-	case t == nil || opaque(t):
-	case kind == '{' && t.Kind() == reflect.Struct:
-		elem = fieldsOf(t).match
-	case kind == '{' && t.Kind() == reflect.Map,
-		kind == '[' && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array):
-		elem = func(string) (reflect.Type, bool) { return t.Elem(), true }
-	}
-	if elem == nil {
-		return skip(d)
-	}
-	open, err := d.ReadToken()
-	if err != nil {
+	if _, err := d.ReadToken(); err != nil {
 		return translate(err)
 	}
 	for d.PeekKind() != '}' && d.PeekKind() != ']' {
-		name := ""
-		if open.Kind() == '{' {
-			tok, err := d.ReadToken()
+		next := p.elem
+		if kind == '{' {
+			name, err := d.ReadToken()
 			if err != nil {
 				return translate(err)
 			}
-			name = tok.String()
+			if p.fields != nil {
+				var ok bool
+				if next, ok = p.member(name.String()); !ok {
+					return &Error{Kind: ErrCaseVariant, Path: string(d.StackPointer())}
+				}
+			}
 		}
-		next, ok := elem(name)
-		if !ok {
-			return &Error{Kind: ErrCaseVariant, Path: string(d.StackPointer())}
-		}
-		if err := walk(d, next); err != nil {
+		if err := next.walk(d); err != nil {
 			return err
 		}
 	}
-	_, err = d.ReadToken()
-	if err != nil {
-		return translate(err)
-	}
-	return nil
+	_, err := d.ReadToken()
+	return wrapped(err)
 }
 
-func skip(d *jsontext.Decoder) error {
-	if err := d.SkipValue(); err != nil {
-		return translate(err)
-	}
-	return nil
-}
-
-// opaque reports whether values of t decode themselves.
-func opaque(t reflect.Type) bool {
-	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
-		p.Implements(reflect.TypeFor[json.UnmarshalerFrom]()) ||
-		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
-}
-
-// hasStruct reports whether a value of type t can hold a struct that is decoded by fields.
-func hasStruct(t reflect.Type, seen []reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.Struct:
-		return !opaque(t)
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		for _, s := range seen {
-			if s == t {
-				return false
-			}
-		}
-		return !opaque(t) && hasStruct(t.Elem(), append(seen, t))
-	default:
-		return false
-	}
-}
-
-// fields are the members a struct type knows.
-type fields map[string]reflect.Type
-
-// match returns the type of the named member, nil if it is unknown; and false if
+// member returns the plan of the named member, nil if it is unknown; and false if
 // the name is a variant of a known one.
-func (f fields) match(name string) (reflect.Type, bool) {
-	if t, ok := f[name]; ok {
-		return t, true
+func (p *plan) member(name string) (*plan, bool) {
+	if next, ok := p.fields[name]; ok {
+		return next, true
 	}
-	for known := range f {
+	for known := range p.fields {
 		if strings.EqualFold(known, name) {
 			return nil, false
 		}
@@ -117,24 +75,63 @@ func (f fields) match(name string) (reflect.Type, bool) {
 	return nil, true
 }
 
-// fieldCache holds fields by reflect.Type: what a type knows never changes.
-var fieldCache sync.Map
-
-func fieldsOf(t reflect.Type) fields {
-	if f, ok := fieldCache.Load(t); ok {
-		return f.(fields) //nolint:forcetypeassert // only fields are stored
+func wrapped(err error) error {
+	if err != nil {
+		return translate(err)
 	}
-	f := fields{}
-	collect(t, f)
-	fieldCache.Store(t, f)
-	return f
+	return nil
 }
 
-func collect(t reflect.Type, into fields) {
+// plans holds plans by reflect.Type: what a type knows never changes.
+var plans sync.Map
+
+func planFor(t reflect.Type) *plan {
+	if p, ok := plans.Load(t); ok {
+		return p.(*plan) //nolint:forcetypeassert // only plans are stored
+	}
+	p := compile(t, map[reflect.Type]*plan{})
+	plans.Store(t, p)
+	return p
+}
+
+// compile makes the plan of a type. Types refer to themselves, so done holds those that are being worked on too.
+func compile(t reflect.Type, done map[reflect.Type]*plan) *plan {
+	if t == nil {
+		return nil
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if p, ok := done[t]; ok {
+		return p
+	}
+	if opaque(t) {
+		return nil
+	}
+	p := new(plan)
+	switch t.Kind() {
+	case reflect.Struct:
+		done[t] = p
+		p.fields = map[string]*plan{}
+		collect(t, p.fields, done)
+	case reflect.Map, reflect.Slice, reflect.Array:
+		done[t] = p
+		if p.elem = compile(t.Elem(), done); p.elem == nil {
+			done[t] = nil
+			return nil
+		}
+	default:
+		return nil
+	}
+	return p
+}
+
+// collect adds the fields of a struct type, as the library names them.
+func collect(t reflect.Type, into map[string]*plan, done map[reflect.Type]*plan) {
 	for i := range t.NumField() {
 		sf := t.Field(i)
 		tag := sf.Tag.Get("json")
-		if tag == "-" || (!sf.IsExported() && !sf.Anonymous) {
+		if tag == "-" || !sf.IsExported() && !sf.Anonymous {
 			continue
 		}
 		name, options, _ := strings.Cut(tag, ",")
@@ -142,19 +139,19 @@ func collect(t reflect.Type, into fields) {
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		inlined := sf.Anonymous && name == "" || hasOption(options, "embed")
-		if inlined && inner.Kind() == reflect.Struct {
-			collect(inner, into)
+		embedded := sf.Anonymous && name == "" || hasOption(options, "embed")
+		if embedded && inner.Kind() == reflect.Struct {
+			collect(inner, into, done)
 			continue
 		}
-		if inlined || !sf.IsExported() {
+		if embedded || !sf.IsExported() {
 			continue
 		}
 		if name == "" {
 			name = sf.Name
 		}
 		if _, taken := into[name]; !taken {
-			into[name] = sf.Type
+			into[name] = compile(sf.Type, done)
 		}
 	}
 }
@@ -166,4 +163,12 @@ func hasOption(options, name string) bool {
 		}
 	}
 	return false
+}
+
+// opaque reports whether values of t decode themselves.
+func opaque(t reflect.Type) bool {
+	p := reflect.PointerTo(t)
+	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) ||
+		p.Implements(reflect.TypeFor[json.UnmarshalerFrom]()) ||
+		p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
