@@ -59,6 +59,9 @@ func build(ctx context.Context, d Draft, signer did.Signer, seal *SealTo) (*Enve
 	if opened.Body, err = canon.Canonicalize(d.Body, canon.Limits{MaxBytes: hpke.MaxPlaintext, MaxDepth: maxDepth - 1}); err != nil {
 		return nil, Opened{}, Refuse(CodeMalformed, "body: %w", err)
 	}
+	if opened.Body[0] != '{' {
+		return nil, Opened{}, Refuse(CodeMalformed, "the body is not an object")
+	}
 	_, _ = rand.Read(opened.Salt[:]) // never fails
 	if d.MessageID == "" {
 		d.MessageID = NewID()

@@ -53,8 +53,10 @@ func Parse(raw []byte, maxBytes int) (*Envelope, error) {
 	if err := e.checkHeader(); err != nil {
 		return nil, err
 	}
-	if e.Body != nil && (len(e.Body.Body) == 0 || e.Body.Body[0] != '{') {
-		return nil, Refuse(CodeMalformed, "the body is not an object")
+	if e.Body != nil {
+		if err := checkContent(e.Body.Salt, e.Body.Body); err != nil {
+			return nil, err
+		}
 	}
 	return e, nil
 }
@@ -142,6 +144,17 @@ func refuseSealed(err error) error {
 	return Refuse(CodeCannotOpen, "%w", err)
 }
 
+// checkContent demands an object and a salt; one that is missing reads as zero.
+func checkContent(salt Salt, body []byte) error {
+	if salt == (Salt{}) {
+		return Refuse(CodeMalformed, "the body has no salt")
+	}
+	if len(body) == 0 || body[0] != '{' {
+		return Refuse(CodeMalformed, "the body is not an object")
+	}
+	return nil
+}
+
 // parseSealedBody reads the plaintext of a sealed body as strictly as the rest.
 func parseSealedBody(plaintext []byte) (sealedBody, error) {
 	lim := canon.Limits{MaxBytes: hpke.MaxPlaintext, MaxDepth: maxDepth}
@@ -156,8 +169,8 @@ func parseSealedBody(plaintext []byte) (sealedBody, error) {
 	if err := canon.Unmarshal(canonical, &b, lim); err != nil {
 		return sealedBody{}, Refuse(CodeMalformed, "sealed content: %w", err)
 	}
-	if len(b.Body) == 0 || b.Body[0] != '{' {
-		return sealedBody{}, Refuse(CodeMalformed, "the body is not an object")
+	if b.From.IsZero() || b.To.IsZero() || b.ContextID == "" {
+		return sealedBody{}, Refuse(CodeMalformed, "sealed content: a member is missing")
 	}
-	return b, nil
+	return b, checkContent(b.Salt, b.Body)
 }
