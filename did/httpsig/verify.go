@@ -103,7 +103,7 @@ func NewVerifier(o Options) (*Verifier, error) {
 	for i, s := range o.Origins {
 		u, err := url.Parse(s)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil ||
-			strings.TrimSuffix(s, "/") != u.Scheme+"://"+u.Host {
+			!strings.EqualFold(strings.TrimSuffix(s, "/"), u.Scheme+"://"+u.Host) {
 			return nil, fmt.Errorf("httpsig: %q is not an origin", s)
 		}
 		origins[i] = u.Scheme + "://" + normalAuthority(u.Scheme, u.Host)
