@@ -238,7 +238,14 @@ func (s *Schema) has(name string) bool {
 	return ok
 }
 
-func (s *Scope) hasColumn(name string) bool { return slices.Contains(s.Columns, name) }
+func (s *Scope) hasColumn(name string) bool {
+	for i := range s.Columns {
+		if sameName(s.Columns[i], name) {
+			return true
+		}
+	}
+	return false
+}
 
 // isOutput says whether an order names an aggregate, exactly.
 func (r *Request) isOutput(by string) bool {
