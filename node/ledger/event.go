@@ -3,9 +3,12 @@
 // Package ledger is a company's event log: what happened, in one order, in a form that shows when it was altered.
 //
 // Every process of a company (node, data plane, command line) appends to one log in the company's store, each event in the
-// same transaction as the effect it records (invariant 15). An event's hash covers its canonical form, which names the hash
+// same transaction as the effect it records (invariant 15). An event's hash covers its canonical form and the hash
 // before it; the first names a genesis value bound to the node's DID. [VerifyChain] therefore finds any event that was
 // altered, dropped, inserted or moved, and, against a [Head] that somebody else kept, a log that was cut short.
+//
+// The hash is over the hash before and a digest of the content, so that a segment can be shown with events of other
+// negotiations left out: [Redacted] has the digest in the content's place and the chain can still be followed.
 //
 // What this does not do: whoever holds the whole log and no head of it was ever shown to anybody can write another one.
 // Heads leave the company inside signed activations, which is what makes the log evidence.
@@ -34,6 +37,7 @@ const (
 // Labels that separate the digests of this package from all others.
 const (
 	genesisLabel = "treaty event log genesis v1"
+	contentLabel = "treaty event content v1"
 	eventLabel   = "treaty event v1"
 )
 
@@ -65,7 +69,7 @@ type Event struct {
 	Peer     string          `json:"peer,omitempty"`
 	Data     json.RawMessage `json:"data"` // canonical JSON object
 	Prev     canon.Digest    `json:"prev"`
-	Hash     canon.Digest    `json:"hash"` // over the canonical event without this member
+	Hash     canon.Digest    `json:"hash"` // over prev and the digest of all other members
 }
 
 // Head is a place in a log: the last event's sequence number and hash. It commits to everything before it.
@@ -105,9 +109,9 @@ func Next(prev Head, node, process string, at time.Time, e Entry) (Event, error)
 	return ev, nil
 }
 
-// digest is the hash the event must carry.
-func (e Event) digest() (canon.Digest, error) {
-	// The same members as Event, without hash: declared rather than deleted from a map, so that the order of work is one
+// content is the digest of everything in e but its place in the chain.
+func (e *Event) content() (canon.Digest, error) {
+	// The same members as Event, without prev and hash: declared rather than deleted from a map, so that the work is one
 	// encoding and one canonicalisation.
 	body, err := canon.Marshal(struct {
 		Seq      uint64          `json:"seq"`
@@ -119,15 +123,28 @@ func (e Event) digest() (canon.Digest, error) {
 		Contract string          `json:"contract,omitempty"`
 		Peer     string          `json:"peer,omitempty"`
 		Data     json.RawMessage `json:"data"`
-		Prev     canon.Digest    `json:"prev"`
-	}{e.Seq, e.Time, e.Node, e.Process, e.Type, e.Context, e.Contract, e.Peer, e.Data, e.Prev})
+	}{e.Seq, e.Time, e.Node, e.Process, e.Type, e.Context, e.Contract, e.Peer, e.Data})
 	if err != nil {
 		return canon.Digest{}, err
 	}
 	if len(body) > MaxEventBytes {
 		return canon.Digest{}, fmt.Errorf("%d bytes, at most %d", len(body), MaxEventBytes)
 	}
-	return canon.Hash(eventLabel, body), nil
+	return canon.Hash(contentLabel, body), nil
+}
+
+// digest is the hash the event must carry.
+func (e *Event) digest() (canon.Digest, error) {
+	content, err := e.content()
+	if err != nil {
+		return canon.Digest{}, err
+	}
+	return link(e.Prev, content), nil
+}
+
+// link is the hash of an event with this content after prev.
+func link(prev, content canon.Digest) canon.Digest {
+	return canon.Hash(eventLabel, prev[:], content[:])
 }
 
 // At is the event's time; the zero time when it is not one this package wrote.

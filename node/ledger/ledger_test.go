@@ -326,6 +326,53 @@ func TestInvariant9_ChainFindsEveryChange(t *testing.T) {
 	refused("rewritten", rewritten)
 }
 
+// TestShowPart: whatever is left out, the chain leads to the same head, and what is shown cannot be changed.
+func TestShowPart(t *testing.T) {
+	events := chain(t, story()...)
+	head := events[len(events)-1].Head()
+	for _, show := range []func(*Event) bool{
+		func(*Event) bool { return true },
+		func(*Event) bool { return false },
+		func(e *Event) bool { return e.Seq%3 == 0 },
+		func(e *Event) bool { return e.Contract != "" },
+	} {
+		links, err := Show(events, show)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := VerifyLinks(Genesis(buyer), links); err != nil || got != head {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for i := range links {
+			changed := slices.Clone(links)
+			if e := links[i].Event; e != nil {
+				if !show(e) {
+					t.Errorf("event %d is shown", e.Seq)
+				}
+				forged := *e
+				forged.Time = "2020-01-01T00:00:00.000Z"
+				changed[i].Event = &forged
+			} else {
+				changed[i].Redacted = &Redacted{canon.Sum([]byte("other"))}
+			}
+			if got, err := VerifyLinks(Genesis(buyer), changed); err == nil && got == head {
+				t.Errorf("link %d was changed and nothing noticed", i)
+			}
+			if got, err := VerifyLinks(Genesis(buyer), slices.Delete(slices.Clone(links), i, i+1)); err == nil && got == head {
+				t.Errorf("link %d was dropped and nothing noticed", i)
+			}
+		}
+	}
+	for _, l := range []Link{{}, {Event: &events[0], Redacted: &Redacted{}}} {
+		if _, err := VerifyLinks(Genesis(buyer), []Link{l}); !errors.Is(err, ErrChain) {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	if _, err := Show([]Event{{Data: json.RawMessage("{")}}, func(*Event) bool { return false }); !errors.Is(err, ErrChain) {
+		t.Errorf("a broken event was redacted: %v", err)
+	}
+}
+
 // TestChainOfUnknownTypes: a verifier checks a newer node's log.
 func TestChainOfUnknownTypes(t *testing.T) {
 	e := Event{Seq: 1, Time: "2026-11-30T12:00:00.000Z", Node: buyer, Process: "node", Type: "future.thing", Data: json.RawMessage(`{"a":1}`), Prev: Genesis(buyer).Hash}
