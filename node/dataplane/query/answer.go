@@ -12,22 +12,11 @@ import (
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/dataset"
+	"github.com/treaty-node/treaty/node/datatools"
 )
 
-// Column is one column of an answer: its name and type, the type in the words of published schemas.
-type Column struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
-}
-
-// Answer is a released result. Cells are null, booleans, integers as JSON numbers up to 2^53 and as strings beyond, decimals
-// as strings with all their digits, doubles as numbers, and text, dates and timestamps as strings.
-type Answer struct {
-	Columns   []Column `json:"columns"`
-	Rows      [][]any  `json:"rows"`
-	UsedRows  int64    `json:"used_rows"`
-	TotalRows int64    `json:"total_rows"`
-}
+// Answer is a released result.
+type Answer = datatools.Result
 
 // Answer reads the engine's rows. ErrGroups when there is none.
 func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
@@ -36,7 +25,7 @@ func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
 	}
 	a := &Answer{Rows: make([][]any, len(rows))}
 	for _, o := range p.columns {
-		a.Columns = append(a.Columns, Column{Name: o.name, Type: o.typ})
+		a.Columns = append(a.Columns, datatools.Column{Name: o.name, Type: o.typ})
 	}
 	width := 2
 	for _, o := range p.columns {

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/dataplane/query"
+	"github.com/treaty-node/treaty/node/dataplane/source"
+	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/node/internal/crashpoint"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// call is one query on its way.
+type call struct {
+	s      *Service
+	caller httpsig.Caller
+	req    contract.Request
+	digest canon.Digest // of the request
+	facts  facts
+	v      *verdict
+}
+
+// Query decides about one call and answers it. The error is a *Refusal when the data owner refuses.
+func (s *Service) Query(ctx context.Context, caller httpsig.Caller, in datatools.QueryInput) (*datatools.QueryOutput, error) {
+	c := &call{s: s, caller: caller, req: in.Request(caller.DID.String())}
+	var err error
+	if c.digest, err = c.req.Digest(); err != nil {
+		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, nil, "the query has no canonical form"))
+	}
+	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
+		c.facts, err = readFacts(tx, c.req.ContractID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the contract: %w", err)
+	}
+	c.v = s.judge(c.facts, caller)
+	plan, d := c.decide()
+	if !d.Allowed {
+		return nil, c.refuse(ctx, d)
+	}
+	if err := c.reserve(ctx); err != nil {
+		return nil, err
+	}
+	crashpoint.Hit(crashpoint.CallReserved)
+	rows, err := s.opts.Source.Query(ctx, plan.Statement)
+	if errors.Is(err, source.ErrTooManyRows) {
+		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, c.v.contract, fmt.Sprintf("the answer has more than %d groups; set a limit or group by less", s.opts.MaxRows)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running the query: %w", err)
+	}
+	answer, err := plan.Answer(rows)
+	if errors.Is(err, query.ErrGroups) {
+		return nil, c.refuse(ctx, contract.Refusal(contract.GroupTooSmall, c.v.contract,
+			fmt.Sprintf("no group has at least %d subjects with a value", s.opts.Ceiling.minGroup(c.v.contract.MinGroupSize))))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the result: %w", err)
+	}
+	crashpoint.Hit(crashpoint.CallExecuted)
+	return c.release(ctx, answer)
+}
+
+// decide is where yes is said: Evaluate, then the operator's ceiling, then whether the statement can be built.
+func (c *call) decide() (*query.Plan, contract.Decision) {
+	s := c.s
+	schema := s.schemas[c.req.Dataset]
+	d := contract.Evaluate(c.req, schema, c.v.contract, s.usage(c.facts, c.v), s.opts.Now())
+	if !d.Allowed {
+		if c.v.note != "" {
+			d.Note = c.v.note
+		}
+		return nil, d
+	}
+	granted := c.v.contract
+	set := s.opts.Datasets[c.req.Dataset]
+	if why := s.opts.Ceiling.refuses(set, &c.req, granted.RowFilter); why != "" {
+		return nil, contract.Refusal(contract.ScopeDenied, granted, why)
+	}
+	if own := s.digests[c.req.Dataset]; !own.Equal(granted.SchemaDigest) {
+		return nil, contract.Refusal(contract.ScopeDenied, granted, "the dataset's schema is not the one that was agreed on; negotiate again")
+	}
+	plan, err := query.Build(query.Spec{
+		Request: c.req, Schema: schema, RowFilter: granted.RowFilter, Subject: set.Subject,
+		MinGroup: s.opts.Ceiling.minGroup(granted.MinGroupSize), MaxRows: s.opts.MaxRows,
+	})
+	if err != nil {
+		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
+	}
+	return plan, d
+}
+
+// reserve takes the call out of the budget, durably, unless the contract was revoked meanwhile.
+func (c *call) reserve(ctx context.Context) error {
+	id, budget := c.req.ContractID, c.s.opts.Ceiling.budget(c.v.contract.CallBudget)
+	err := c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
+		if gone, err := tx.Revoked(id); err != nil || gone {
+			return errors.Join(err, revokedIf(gone))
+		}
+		_, err := tx.Reserve(id, budget)
+		return err
+	})
+	switch {
+	case errors.Is(err, errRevoked):
+		return c.refuse(ctx, contract.Refusal(contract.ContractRevoked, c.v.contract, "the contract was revoked"))
+	case errors.Is(err, store.ErrBudget):
+		return c.refuse(ctx, contract.Refusal(contract.BudgetExhausted, c.v.contract, fmt.Sprintf("all %d calls are used", budget)))
+	case err != nil:
+		return fmt.Errorf("reserving the call: %w", err)
+	}
+	return nil
+}
+
+var (
+	errRevoked = errors.New("revoked")
+	errExpired = errors.New("expired")
+)
+
+func revokedIf(gone bool) error {
+	if gone {
+		return errRevoked
+	}
+	return nil
+}
+
+// release signs the receipt and commits it with the event. Nothing of the answer leaves before that.
+func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.QueryOutput, error) {
+	result, err := canon.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the result: %w", err)
+	}
+	rcp := c.receipt()
+	rcp.ContractDigest, rcp.ResultDigest = c.v.digest, canon.Sum(result)
+	rcp.Rows, rcp.UsedRows, rcp.TotalRows = int64(len(answer.Rows)), answer.UsedRows, answer.TotalRows
+	signed, err := c.sign(ctx, rcp)
+	if err != nil {
+		return nil, err
+	}
+	event := ledger.Entry{
+		Type: ledger.CallAnswered, Context: c.facts.record.ContextID, Contract: c.req.ContractID, Peer: c.req.Caller,
+		Data: ledger.Call{QueryDigest: c.digest, ResultDigest: rcp.ResultDigest, Rows: rcp.Rows, UsedRows: rcp.UsedRows, TotalRows: rcp.TotalRows, Caller: c.req.Caller},
+	}
+	// The crash argument: before this commit the caller has nothing and the call is only counted; after it the receipt is on
+	// record, and an answer that did not arrive is one that the log shows as given.
+	err = c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
+		if gone, err := tx.Revoked(c.req.ContractID); err != nil || gone {
+			return errors.Join(err, revokedIf(gone))
+		}
+		if until, err := contract.ParseTime(c.v.contract.ValidUntil); err != nil || !c.s.opts.Now().Before(until) {
+			return errExpired
+		}
+		if err := tx.PutReceipt(store.Receipt{ID: rcp.ID, ContractID: rcp.ContractID, Bytes: signed, Created: c.s.opts.Now()}); err != nil {
+			return err
+		}
+		_, err := tx.Append(event)
+		return err
+	})
+	switch {
+	case errors.Is(err, errRevoked):
+		return nil, c.refuse(ctx, contract.Refusal(contract.ContractRevoked, c.v.contract, "the contract was revoked while the query ran"))
+	case errors.Is(err, errExpired):
+		return nil, c.refuse(ctx, contract.Refusal(contract.ContractExpired, c.v.contract, "the contract ended while the query ran"))
+	case err != nil:
+		return nil, fmt.Errorf("recording the answer: %w", err)
+	}
+	crashpoint.Hit(crashpoint.CallReceipt)
+	return &datatools.QueryOutput{Result: result, Receipt: signed}, nil
+}
+
+// refuse records a refusal and returns it as an error. A refusal that cannot be recorded is a fault: either way the caller
+// gets no data.
+func (c *call) refuse(ctx context.Context, d contract.Decision) error {
+	rcp := c.receipt()
+	rcp.Code = d.Code
+	if c.v != nil && c.v.contract != nil && c.v.contract.Parties.Buyer == c.req.Caller {
+		rcp.ContractDigest = c.v.digest
+	}
+	signed, err := c.sign(ctx, rcp)
+	if err != nil {
+		return err
+	}
+	logged := d.Text
+	if d.Note != "" {
+		logged += " [" + d.Note + "]"
+	}
+	// The record must not depend on a caller that hangs up when it sees a refusal coming.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
+	defer cancel()
+	err = c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
+		if err := tx.PutReceipt(store.Receipt{ID: rcp.ID, ContractID: rcp.ContractID, Bytes: signed, Created: c.s.opts.Now()}); err != nil {
+			return err
+		}
+		_, err := tx.Append(ledger.Entry{
+			Type: ledger.CallRefused, Context: c.facts.record.ContextID, Contract: rcp.ContractID, Peer: c.req.Caller,
+			Data: ledger.CallRefusal{Code: string(d.Code), Text: logged, Caller: c.req.Caller},
+		})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("recording the refusal: %w", err)
+	}
+	return &Refusal{Decision: d, Receipt: signed}
+}
+
+const recordTime = 30 * time.Second
+
+// receipt begins the receipt of this call.
+func (c *call) receipt() *contract.Receipt {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails (crypto/rand)
+	id := c.req.ContractID
+	if len(id) > contract.MaxID || contract.CheckColumnName(id) != nil {
+		id = "" // a stranger's words that no receipt can hold
+	}
+	return &contract.Receipt{
+		ID: contract.ReceiptID(random), ContractID: id, QueryDigest: c.digest, Time: contract.FormatTime(c.s.opts.Now()),
+		Caller: c.req.Caller, DataPlane: c.s.id,
+	}
+}
+
+func (c *call) sign(ctx context.Context, r *contract.Receipt) ([]byte, error) {
+	if r.QueryDigest.IsZero() {
+		r.QueryDigest = canon.Sum(nil) // a query without canonical form
+	}
+	if err := r.Sign(ctx, c.s.opts.Signer); err != nil {
+		return nil, fmt.Errorf("signing the receipt: %w", err)
+	}
+	return r.Marshal()
+}
