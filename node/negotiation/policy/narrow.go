@@ -32,7 +32,11 @@ func (v *Vendor) Check(ask contract.Scope, t Terms) (refusal Outcome, refused bo
 	if !r.AnyPurpose && !slices.Contains(r.Purposes, ask.Purpose) {
 		return reject(CodePurpose, "the purpose "+contract.Echo(ask.Purpose)+" is not allowed on dataset "+contract.Echo(ask.Dataset)+"; allowed are "+quoted(r.Purposes)), true
 	}
+	own := contract.Scope{RowFilter: r.RowFilter}
 	for i := range ask.RowFilter {
+		if own.HasCondition(ask.RowFilter[i]) {
+			continue // the vendor's own, as an earlier offer showed it
+		}
 		if why := r.conditionRefused(ask.RowFilter[i], t); why != "" {
 			// Leaving a condition out would grant more rows than were asked for.
 			return reject(CodeRowFilter, "the row filter on "+contract.Echo(ask.RowFilter[i].Column)+" cannot be granted: "+why), true

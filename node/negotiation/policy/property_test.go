@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/negotiation/policy"
+)
+
+var (
+	columnNames = []string{"region", "order_id", "order_date", "order_value", "customer_name", "customer_email", "margin", "test_order"}
+	classNames  = []string{"", "public", "internal", "commercial", "secret", "pii"}
+	purposes    = []string{"report", "research", "resale"}
+)
+
+func subset(names []string, low int) *rapid.Generator[[]string] {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(names), low, len(names), rapid.ID[string])
+}
+
+var conditions = rapid.SampledFrom([]contract.Condition{
+	{Column: "region", Op: "=", Value: contract.TextValue("north")},
+	{Column: "order_date", Op: ">=", Value: contract.TextValue("2025-07-01")},
+	{Column: "test_order", Op: "=", Value: contract.BoolValue(false)},
+	{Column: "customer_email", Op: "is_not_null"},
+})
+
+// filter draws distinct conditions; they are equal only if their columns are.
+func filter(t *rapid.T, label string) []contract.Condition {
+	return rapid.SliceOfNDistinct(conditions, 0, 2, func(c contract.Condition) string { return c.Column }).Draw(t, label)
+}
+
+func rules(t *rapid.T) policy.Rules {
+	return policy.Rules{
+		// Not even a policy that forgot to list pii lets it out.
+		Never:      subset(classNames[1:5], 0).Draw(t, "never"),
+		AnyPurpose: rapid.Bool().Draw(t, "any purpose"), Purposes: subset(purposes, 0).Draw(t, "purposes"),
+		Operations:    subset(contract.Operations(), 0).Draw(t, "allowed operations"),
+		RetentionDays: rapid.IntRange(0, 90).Draw(t, "retention cap"), MinGroupSize: rapid.IntRange(1, 20).Draw(t, "group floor"),
+		CallBudget: rapid.Int64Range(1, 1000).Draw(t, "budget cap"), ValidityDays: rapid.IntRange(1, 100).Draw(t, "validity"),
+		OfferTTL: time.Minute, AcceptWithin: time.Minute, RowFilter: filter(t, "policy filter"),
+	}
+}
+
+func need(t *rapid.T) policy.Needs {
+	split := func(names []string, label string) policy.Wanted {
+		all := subset(names, 1).Draw(t, label)
+		i := rapid.IntRange(0, len(all)).Draw(t, label+" required")
+		return policy.Wanted{Required: all[:i], Optional: all[i:]}
+	}
+	n := policy.Needs{
+		Dataset: "orders", Columns: split(columnNames, "columns"), Operations: split(contract.Operations(), "operations"),
+		Purpose:         rapid.SampledFrom(purposes).Draw(t, "purpose"),
+		RetentionWanted: rapid.IntRange(0, 400).Draw(t, "retention"), BudgetWanted: rapid.Int64Range(1, 2000).Draw(t, "budget"),
+		MaxMinGroupSize: rapid.IntRange(1, 30).Draw(t, "group"), RowFilter: filter(t, "filter"),
+	}
+	n.RetentionMinimum = rapid.IntRange(0, n.RetentionWanted).Draw(t, "least retention")
+	n.BudgetMinimum = rapid.Int64Range(1, n.BudgetWanted).Draw(t, "least budget")
+	return n
+}
+
+// TestC6_NegotiationsConverge lets random needs meet random policies: every
+// negotiation ends within the vendor's offers, and what is agreed is within the
+// ask and the policy, never PII and never without a class.
+func TestC6_NegotiationsConverge(t *testing.T) {
+	base := terms(t)
+	outcomes := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		tm := base
+		tm.Classes = map[string]string{}
+		for _, name := range columnNames {
+			tm.Classes[name] = rapid.SampledFrom(classNames).Draw(t, "class of "+name)
+		}
+		r := rules(t)
+		v := &policy.Vendor{MaxOffers: rapid.IntRange(1, 4).Draw(t, "max offers"), Datasets: map[string]policy.Rules{"orders": r}}
+		n := need(t)
+		for range rapid.IntRange(0, 4).Draw(t, "alternatives") {
+			n.Alternatives = append(n.Alternatives, need(t))
+		}
+		ask, _ := n.Ask(0)
+		for offers := 0; ; offers++ {
+			if offers > v.MaxOffers {
+				t.Fatalf("%d offers, the vendor makes at most %d", offers, v.MaxOffers)
+			}
+			out := v.Decide(ask, tm, offers)
+			if out.Rejected() {
+				if out.Code == "" || out.Reason == "" {
+					t.Fatal("a rejection without code or reason")
+				}
+				if out.Code == policy.CodeDeciderFailed || out.Code == policy.CodeMalformed {
+					t.Fatalf("%s: %s", out.Code, out.Reason)
+				}
+				outcomes["vendor rejects"]++
+				return
+			}
+			within(t, ask, ask, r, tm, out.Offer)
+			asks := offers + 1
+			reply := n.DecideOffer(policy.Received{Offer: out.Offer, Ask: ask, Asks: asks, Schema: out.Offer.SchemaDigest, Now: now})
+			outcomes[string(reply.Action)]++
+			switch reply.Action {
+			case policy.Accept:
+				return
+			case policy.Counter:
+				ask = *reply.Scope
+			case policy.Reject:
+				if reply.Code != policy.CodeNeedsNotMet {
+					t.Fatalf("the deterministic vendor made a bad offer: %s %s", reply.Code, reply.Reason)
+				}
+				return
+			default:
+				t.Fatalf("no action: %+v", reply)
+			}
+		}
+	})
+	for _, k := range []string{"vendor rejects", "accept", "counter", "reject"} {
+		if outcomes[k] == 0 {
+			t.Errorf("%q never happened: %v", k, outcomes)
+		}
+	}
+}
+
+// TestInvariant5_AnyDraftIsNarrowed draws drafts that have nothing to do with
+// the ask.
+func TestInvariant5_AnyDraftIsNarrowed(t *testing.T) {
+	base := terms(t)
+	offered := 0
+	rapid.Check(t, func(t *rapid.T) {
+		tm := base
+		tm.Classes = map[string]string{}
+		for _, name := range columnNames {
+			tm.Classes[name] = rapid.SampledFrom(classNames).Draw(t, "class of "+name)
+		}
+		r := rules(t)
+		v := &policy.Vendor{MaxOffers: 1, Datasets: map[string]policy.Rules{"orders": r}}
+		n := need(t)
+		ask, _ := n.Ask(0)
+		names := rapid.OneOf(rapid.SampledFrom(columnNames), rapid.String())
+		draft := contract.Scope{
+			Dataset: rapid.String().Draw(t, "dataset"), Purpose: rapid.String().Draw(t, "draft purpose"),
+			Columns:       rapid.SliceOfN(names, 0, 20).Draw(t, "draft columns"),
+			Operations:    rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(contract.Operations()), rapid.String()), 0, 10).Draw(t, "draft operations"),
+			RowFilter:     filter(t, "draft filter"),
+			RetentionDays: rapid.Int().Draw(t, "draft retention"), MinGroupSize: rapid.Int().Draw(t, "draft group"),
+			CallBudget: rapid.Int64().Draw(t, "draft budget"),
+		}
+		if out := v.Narrow(ask, draft, tm); !out.Rejected() {
+			offered++
+			within(t, ask, draft, r, tm, out.Offer)
+		}
+	})
+	if offered == 0 {
+		t.Error("nothing was ever offered")
+	}
+}
+
+// within checks granted ⊆ asked ∩ drafted ∩ policy, and that every difference
+// from the ask is explained.
+func within(t *rapid.T, ask, draft contract.Scope, r policy.Rules, tm policy.Terms, o *contract.Offer) {
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if !o.Scope.Within(&ask) {
+		t.Fatalf("offered %+v\n  asked %+v", o.Scope, ask)
+	}
+	for _, c := range o.Columns {
+		class := tm.Classes[c]
+		if class == "" || class == policy.ClassPII || slices.Contains(r.Never, class) {
+			t.Fatalf("column %s of class %q is offered", c, class)
+		}
+		if !slices.Contains(draft.Columns, c) {
+			t.Fatalf("column %s was not in the draft", c)
+		}
+	}
+	for _, op := range o.Operations {
+		if !slices.Contains(r.Operations, op) || !slices.Contains(draft.Operations, op) {
+			t.Fatalf("operation %s is offered", op)
+		}
+	}
+	for _, c := range slices.Concat(r.RowFilter, draft.RowFilter) {
+		if !o.HasCondition(c) {
+			t.Fatalf("the condition %v is missing", c)
+		}
+	}
+	if o.RetentionDays > r.RetentionDays || o.MinGroupSize < r.MinGroupSize || o.CallBudget > r.CallBudget ||
+		!r.AnyPurpose && !slices.Contains(r.Purposes, o.Purpose) {
+		t.Fatalf("beyond the policy: %+v", o.Scope)
+	}
+	diffs := policy.Diff(ask, o.Scope)
+	if len(diffs) != len(o.Removed) {
+		t.Fatalf("%d differences, %d explanations:\n%v\n%v", len(diffs), len(o.Removed), diffs, o.Removed)
+	}
+	for _, d := range diffs {
+		if !slices.ContainsFunc(o.Removed, func(x contract.Removal) bool {
+			return x.What == d.What && x.Asked == d.Asked && x.Offered == d.Offered && x.Rule != "" && x.Why != ""
+		}) {
+			t.Fatalf("unexplained: %v", d)
+		}
+	}
+}
