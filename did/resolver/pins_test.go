@@ -320,8 +320,8 @@ func TestVersionsAreBounded(t *testing.T) {
 // looking and adding.
 type faulty struct {
 	Pins
-	latest, add, hold error
-	beforeAdd         func(prev canon.Digest)
+	latest, add, hold, held, history error
+	beforeAdd                        func(prev canon.Digest)
 }
 
 func (f *faulty) Latest(ctx context.Context, id did.DID) (*Pin, error) {
@@ -348,6 +348,20 @@ func (f *faulty) Hold(ctx context.Context, p Pin) error {
 	return f.Pins.Hold(ctx, p)
 }
 
+func (f *faulty) Held(ctx context.Context, id did.DID) (*Pin, error) {
+	if f.held != nil {
+		return nil, f.held
+	}
+	return f.Pins.Held(ctx, id)
+}
+
+func (f *faulty) History(ctx context.Context, id did.DID) ([]Pin, error) {
+	if f.history != nil {
+		return nil, f.history
+	}
+	return f.Pins.History(ctx, id)
+}
+
 func TestInvariant12_FaultsOfTheStoreFailClosed(t *testing.T) {
 	full := errors.New("disk full")
 	bare := named(t, "did:wba:"+domain)
@@ -371,6 +385,30 @@ func TestInvariant12_FaultsOfTheStoreFailClosed(t *testing.T) {
 			}
 		})
 	}
+	t.Run("for the operator", func(t *testing.T) {
+		f := &faulty{Pins: NewMemoryPins()}
+		w := newWorld(t, func(w *world) { w.pins = f })
+		if err := f.Hold(t.Context(), Pin{DID: bare.id, Hash: canon.Sum(nil), Raw: []byte("{"), State: PinHeld}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.r.Confirm(t.Context(), bare.id, canon.Sum(nil)); !errors.Is(err, CodeBadDocument) {
+			t.Errorf("Confirm of what is no document: %v", err)
+		}
+		for name, set := range map[string]func(){
+			"latest":  func() { f.latest = full },
+			"held":    func() { f.held = full },
+			"history": func() { f.history = full },
+		} {
+			set()
+			if _, _, err := w.r.History(t.Context(), bare.id); name != "latest" && (!errors.Is(err, full) || !errors.Is(err, CodeStore)) {
+				t.Errorf("History without %s: %v", name, err)
+			}
+			if err := w.r.Confirm(t.Context(), bare.id, canon.Sum(nil)); name != "history" && (!errors.Is(err, full) || !errors.Is(err, CodeStore)) {
+				t.Errorf("Confirm without %s: %v", name, err)
+			}
+			f.latest, f.held, f.history = nil, nil, nil
+		}
+	})
 	t.Run("an unreadable pin", func(t *testing.T) {
 		w := newWorld(t)
 		doc := bare.unsigned(t)

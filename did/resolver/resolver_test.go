@@ -458,6 +458,25 @@ func TestObserveIsToldOnceForEachFetch(t *testing.T) {
 	}
 }
 
+func TestErrorText(t *testing.T) {
+	id := newE1(t).id
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{CodeRollback, "resolver: rollback"},
+		{&Error{Code: CodeRollback, DID: id}, "resolving " + id.String() + ": rollback"},
+		{&Error{Code: CodeStore, DID: id, Err: errors.New("disk full")}, "resolving " + id.String() + ": store: disk full"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	if e := (&Error{Code: CodeRollback}); !errors.Is(e, CodeRollback) || errors.Is(e, CodeBudget) || errors.Is(e, ErrNotHeld) {
+		t.Error("a code is not told from others")
+	}
+}
+
 func TestNewWantsItsParts(t *testing.T) {
 	full := newWorld(t).o
 	for name, edit := range map[string]func(*Options){

@@ -226,3 +226,32 @@ func TestDialFailures(t *testing.T) {
 		t.Error("an empty answer was dialled")
 	}
 }
+
+func TestDialReachesWhatIsPermitted(t *testing.T) {
+	d := newDialer(Config{Lookup: answers(t, []string{"93.184.216.34", "93.184.216.35"})})
+	here, there := net.Pipe()
+	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	var dialled []string
+	d.connect = func(_ context.Context, _, address string) (net.Conn, error) {
+		dialled = append(dialled, address)
+		if len(dialled) == 1 {
+			return nil, errors.New("unreachable")
+		}
+		return here, d.control("tcp", address, nil)
+	}
+	conn, err := d.dial(t.Context(), "tcp", "A.example:443")
+	if err != nil || conn != here || !slices.Equal(dialled, []string{"93.184.216.34:443", "93.184.216.35:443"}) {
+		t.Errorf("%v, %v; dialled %v", conn, err, dialled)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	d.connect = func(context.Context, string, string) (net.Conn, error) {
+		n++
+		cancel()
+		return nil, errors.New("cancelled")
+	}
+	if _, err := d.dial(ctx, "tcp", "a.example:443"); err == nil || n != 1 {
+		t.Errorf("%v after %d attempts of a caller who left", err, n)
+	}
+}

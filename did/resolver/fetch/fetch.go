@@ -99,7 +99,8 @@ type Config struct {
 	MaxRedirects int
 	// DenyAddresses are refused beside the addresses that are always refused.
 	DenyAddresses []netip.Prefix
-	// Lookup resolves names; nil means the system's resolver.
+	// Lookup resolves names; nil means the system's resolver. DNSOverHTTPS makes
+	// another.
 	Lookup Lookup
 }
 
