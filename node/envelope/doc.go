@@ -29,8 +29,9 @@
 //
 // # What it guarantees
 //
-//   - [Parse] accepts one spelling of a message and refuses every other before
-//     a signature is looked at; all sizes and counts are bounded.
+//   - [Parse] accepts one spelling of a payload and one form of JWS (white space
+//     and the order of its members aside, which no digest covers), and refuses
+//     every other before a signature is looked at; all sizes are bounded.
 //   - [Envelope.Check] and [Open] refuse a message whose signature has not been
 //     verified. Check applies the checks of invariant 1 in one fixed order and
 //     changes nothing.

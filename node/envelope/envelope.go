@@ -3,10 +3,12 @@
 package envelope
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -159,7 +161,32 @@ func (e *Envelope) Signer() did.DID { return e.signer }
 func (e *Envelope) Verified() bool { return e.verified }
 
 // aad returns the associated data of the sealed body: the payload without it.
-func (e *Envelope) aad() ([]byte, error) { return canon.Marshal(e.Header) }
+// Of a parsed message it is cut out of the payload, of one that is being built
+// it is encoded; the bytes are the same.
+func (e *Envelope) aad() ([]byte, error) {
+	if e.jws != nil {
+		if aad, ok := cutSealed(e.jws.Payload); ok {
+			return aad, nil
+		}
+	}
+	return canon.Marshal(e.Header)
+}
+
+// cutSealed removes the member sealed from a payload that [Parse] accepted. In
+// canonical JSON neither mark below can lie within a string, where quotes are
+// escaped; the sealed object holds strings only; and "seq" follows "sealed" in
+// the order of names.
+func cutSealed(payload []byte) ([]byte, bool) {
+	i := bytes.Index(payload, []byte(`,"sealed":{`))
+	if i < 0 {
+		return nil, false
+	}
+	n := bytes.Index(payload[i:], []byte(`"},"seq":`))
+	if n < 0 {
+		return nil, false
+	}
+	return slices.Concat(payload[:i], payload[i+n+len(`"}`):]), true
+}
 
 // sealContext is what the sealed body is bound to beside the header.
 func (e *Envelope) sealContext(senderKID, recipientKID string) hpke.Context {

@@ -20,6 +20,11 @@ func FuzzParseEnvelope(f *testing.F) {
 		f.Add(e.jws.Payload)
 	}
 	f.Add([]byte(`{"payload":"e30","protected":"e30","signature":""}`))
+	tricky := *sealed.Sealed
+	tricky.RecipientKID = `"},"seq":1,"sealed":{"x":"` + "\\"
+	if b, err := canon.Marshal(payload{Header: sealed.Header, Sealed: &tricky}); err == nil {
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Both as an envelope and, so that the fuzzer gets behind the base64
 		// and the signature, as the payload of one.
@@ -34,6 +39,12 @@ func FuzzParseEnvelope(f *testing.F) {
 			again, err := canon.Marshal(payload{Header: e.Header, Body: e.Body, Sealed: e.Sealed})
 			if err != nil || !bytes.Equal(again, e.jws.Payload) {
 				t.Fatalf("%s\n%s\n%v", e.jws.Payload, again, err)
+			}
+			if e.Sealed != nil {
+				want, err := canon.Marshal(e.Header)
+				if aad, ok := cutSealed(e.jws.Payload); err != nil || !ok || !bytes.Equal(aad, want) {
+					t.Fatalf("cut out %s\nencoded %s", aad, want)
+				}
 			}
 			if e.Check(Expect{}) == nil {
 				t.Fatal("an unverified message passed")

@@ -35,16 +35,12 @@ func Parse(raw []byte, maxBytes int) (*Envelope, error) {
 		return nil, Refuse(CodeMalformed, "kid of the protected header: %w", err)
 	}
 	lim := canon.Limits{MaxBytes: maxBytes, MaxDepth: maxDepth}
-	canonical, err := canon.Canonicalize(jws.Payload, lim)
-	if err != nil {
-		return nil, Refuse(CodeMalformed, "%w", err)
-	}
-	if !bytes.Equal(canonical, jws.Payload) {
-		return nil, Refuse(CodeMalformed, "the payload is not canonical JSON")
+	if err := canon.CheckCanonical(jws.Payload, lim); err != nil {
+		return nil, Refuse(CodeMalformed, "payload: %w", err)
 	}
 	var p payload
-	if err := canon.Unmarshal(canonical, &p, lim); err != nil {
-		return nil, Refuse(CodeMalformed, "%w", err)
+	if err := canon.Unmarshal(jws.Payload, &p, lim); err != nil {
+		return nil, Refuse(CodeMalformed, "payload: %w", err)
 	}
 	e := &Envelope{
 		Header: p.Header, Body: p.Body, Sealed: p.Sealed,
@@ -158,15 +154,11 @@ func checkContent(salt Salt, body []byte) error {
 // parseSealedBody reads the plaintext of a sealed body as strictly as the rest.
 func parseSealedBody(plaintext []byte) (sealedBody, error) {
 	lim := canon.Limits{MaxBytes: hpke.MaxPlaintext, MaxDepth: maxDepth}
-	canonical, err := canon.Canonicalize(plaintext, lim)
-	if err != nil {
+	if err := canon.CheckCanonical(plaintext, lim); err != nil {
 		return sealedBody{}, Refuse(CodeMalformed, "sealed content: %w", err)
 	}
-	if !bytes.Equal(canonical, plaintext) {
-		return sealedBody{}, Refuse(CodeMalformed, "the sealed content is not canonical JSON")
-	}
 	var b sealedBody
-	if err := canon.Unmarshal(canonical, &b, lim); err != nil {
+	if err := canon.Unmarshal(plaintext, &b, lim); err != nil {
 		return sealedBody{}, Refuse(CodeMalformed, "sealed content: %w", err)
 	}
 	if b.From.IsZero() || b.To.IsZero() || b.ContextID == "" {
