@@ -29,9 +29,9 @@ const SeedSize = 32
 // something else, shows the type and the thumbprint at most, never the secret; only [PrivateKey.Seed] gives that away. The zero
 // value is no key.
 type PrivateKey struct {
-	// A pointer, because package fmt does not call methods of values in unexported fields, but
-	// prints nested pointers as addresses.
-	secret *secret
+	// A function, because package fmt calls no methods of values in unexported fields: it would go on to print
+	// a struct, and with some verbs what a pointer points to, but of a function only the address.
+	get func() *secret
 }
 
 type secret struct {
@@ -99,26 +99,26 @@ func NewPrivateKey(typ KeyType, seed []byte) (PrivateKey, error) {
 	if s.public, err = NewPublicKey(typ, public); err != nil {
 		return PrivateKey{}, err
 	}
-	return PrivateKey{s}, nil
+	return PrivateKey{func() *secret { return s }}, nil
 }
 
 // IsZero reports whether k is the zero value.
-func (k PrivateKey) IsZero() bool { return k.secret == nil }
+func (k PrivateKey) IsZero() bool { return k.get == nil }
 
 // Public returns the public key, zero for the zero value.
 func (k PrivateKey) Public() PublicKey {
-	if k.secret == nil {
+	if k.get == nil {
 		return PublicKey{}
 	}
-	return k.secret.public
+	return k.get().public
 }
 
 // Seed returns a copy of the secret, for storing it sealed; nil for the zero value.
 func (k PrivateKey) Seed() []byte {
-	if k.secret == nil {
+	if k.get == nil {
 		return nil
 	}
-	return append([]byte(nil), k.secret.seed[:]...)
+	return append([]byte(nil), k.get().seed[:]...)
 }
 
 // String returns the type and the thumbprint of the public key.
@@ -141,10 +141,10 @@ func (k PrivateKey) MarshalJSON() ([]byte, error) { return k.MarshalText() }
 
 // sign signs as [PublicKey.Verify] verifies. ECDSA is deterministic (RFC 6979).
 func (k PrivateKey) sign(message []byte) ([]byte, error) {
-	if k.secret == nil {
+	if k.get == nil {
 		return nil, fmt.Errorf("%w: no key", ErrKeyType)
 	}
-	switch s := k.secret; s.public.typ {
+	switch s := k.get(); s.public.typ {
 	case Ed25519:
 		return ed25519.Sign(s.ed, message), nil
 	case Secp256k1:
@@ -171,7 +171,7 @@ func (k PrivateKey) sign(message []byte) ([]byte, error) {
 		return out, nil
 	case X25519:
 	}
-	return nil, fmt.Errorf("%w: %q cannot sign", ErrKeyType, k.secret.public.typ)
+	return nil, fmt.Errorf("%w: %q cannot sign", ErrKeyType, k.Public().typ)
 }
 
 // Signer signs with one key. Implementations are safe for concurrent use. The key may be

@@ -61,18 +61,15 @@ func SignObject(ctx context.Context, object []byte, s Signer, created time.Time)
 	if err != nil {
 		return Proof{}, err
 	}
-	if _, _, err := SplitKeyID(s.KeyID()); err != nil {
-		return Proof{}, err
-	}
 	p := Proof{
 		Type: proofType, Cryptosuite: suite, VerificationMethod: s.KeyID(),
 		ProofPurpose: proofPurpose, Created: formatTime(created),
 	}
-	message, err := p.message(object)
+	options, canonical, err := p.covered(object)
 	if err != nil {
 		return Proof{}, err
 	}
-	sig, err := s.Sign(ctx, message)
+	sig, err := s.Sign(ctx, hashes(hash(options), hash(canonical)))
 	if err != nil {
 		return Proof{}, err
 	}
@@ -94,46 +91,43 @@ func VerifyObject(object []byte, p Proof, key PublicKey) error {
 	if _, err := p.CreatedAt(); err != nil {
 		return err
 	}
-	if _, _, err := SplitKeyID(p.VerificationMethod); err != nil {
-		return fmt.Errorf("%w: %w", ErrProof, err)
-	}
 	sig, err := decodeMultibase(p.ProofValue)
 	if err != nil || len(sig) != signatureSize {
 		return fmt.Errorf("%w: proofValue", ErrProof)
 	}
-	message, err := p.message(object)
+	options, canonical, err := p.covered(object)
 	if err != nil {
 		return err
 	}
-	return key.Verify(message, sig)
+	return key.Verify(hashes(hash(options), hash(canonical)), sig)
 }
 
-// message returns what is signed: SHA-256(JCS(options)) ‖ SHA-256(JCS(object)).
-func (p Proof) message(object []byte) ([]byte, error) {
-	canonical, err := canon.Canonicalize(object, canon.Limits{})
-	if err != nil {
-		return nil, err
+// proofOptions is a proof without its value. The members are in canonical order, which saves sorting them.
+type proofOptions struct {
+	Context            rawJSON `json:"@context,omitzero"`
+	Created            string  `json:"created"`
+	Cryptosuite        string  `json:"cryptosuite"`
+	ProofPurpose       string  `json:"proofPurpose"`
+	Type               string  `json:"type"`
+	VerificationMethod string  `json:"verificationMethod"`
+}
+
+// covered returns the canonical forms that a proof of the object hashes and signs.
+func (p Proof) covered(object []byte) (options, canonical []byte, err error) {
+	if canonical, err = canon.Canonicalize(object, canon.Limits{}); err != nil {
+		return nil, nil, err
 	}
 	o, err := splitObject(canonical)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("%w: %w", ErrProof, err)
 	}
 	if o.find("proof") != nil || o.find("proofs") != nil {
-		return nil, fmt.Errorf("%w: the object still has its proofs", ErrProof)
+		return nil, nil, fmt.Errorf("%w: the object still has its proofs", ErrProof)
 	}
-	options := struct {
-		Context            rawJSON `json:"@context,omitzero"`
-		Type               string  `json:"type"`
-		Cryptosuite        string  `json:"cryptosuite"`
-		VerificationMethod string  `json:"verificationMethod"`
-		ProofPurpose       string  `json:"proofPurpose"`
-		Created            string  `json:"created"`
-	}{o.find("@context"), p.Type, p.Cryptosuite, p.VerificationMethod, p.ProofPurpose, p.Created}
-	encoded, err := canon.Marshal(options)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrProof, err)
-	}
-	return hashes(hash(encoded), hash(canonical)), nil
+	options, err = canon.Marshal(proofOptions{
+		o.find("@context"), p.Created, p.Cryptosuite, p.ProofPurpose, p.Type, p.VerificationMethod,
+	})
+	return options, canonical, err
 }
 
 // hash returns the SHA-256 digest of the parts, one after the other.
