@@ -52,7 +52,7 @@ var tools = []Tool{
 	{
 		Name: ListDatasets, Title: "List datasets",
 		Description: "The datasets served here. Columns and contract ids are shown for datasets that you have a contract on.",
-		InputSchema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false}`),
 		OutputSchema: json.RawMessage(`{"type":"object","properties":{"datasets":{"type":"array","items":{"type":"object","properties":{` +
 			`"dataset":{"type":"string"},"description":{"type":"string"},"columns":` + schemaColumns + `,"contract_ids":{"type":"array","items":{"type":"string"}}},` +
 			`"required":["dataset","description"],"additionalProperties":false}}},"required":["datasets"],"additionalProperties":false}`),
