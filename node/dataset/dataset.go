@@ -45,7 +45,7 @@ type Column struct {
 
 // Dataset is one dataset as configured. The map's key is its id.
 type Dataset struct {
-	Path        string            `yaml:"path" json:"path"` // file, relative to the configuration's folder
+	Path        string            `yaml:"path" json:"path"` // file, relative to the folder of the file that lists it
 	Description string            `yaml:"description" json:"description"`
 	Subject     string            `yaml:"subject,omitempty" json:"subject,omitempty"` // column that counts people; empty: every row is one
 	Columns     map[string]Column `yaml:"columns" json:"columns"`

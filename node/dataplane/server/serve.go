@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server composes the data plane as a process: its folder, configuration and key, the store, the resolver, the
+// listener, and an engine that the caller supplies. It is pure Go; the engine need not be.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/did/resolver"
+	"github.com/treaty-node/treaty/did/resolver/fetch"
+	"github.com/treaty-node/treaty/node/dataplane"
+	"github.com/treaty-node/treaty/node/dataplane/csvimport"
+	"github.com/treaty-node/treaty/node/dataplane/source"
+	"github.com/treaty-node/treaty/node/dataset"
+	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/store"
+	"github.com/treaty-node/treaty/node/store/sqlite"
+	"github.com/treaty-node/treaty/wellknown"
+)
+
+const (
+	// Path is where the MCP endpoint stands.
+	Path = "/mcp"
+	// process is the data plane's name in the company's event log.
+	process = "dataplane"
+	// drain is how long calls under way may take when the process is told to stop.
+	drain = 15 * time.Second
+)
+
+// Engine is a source that datasets are loaded into and that is then locked.
+type Engine interface {
+	source.Source
+	Load(ctx context.Context, id string, d dataset.Dataset, dir string) (*csvimport.Report, error)
+	Lock(ctx context.Context) error
+	Close() error
+}
+
+// Options of Serve.
+type Options struct {
+	Build string // names the build in health answers and the event log
+	Log   *slog.Logger
+	Open  func(ctx context.Context, l Limits, log *slog.Logger) (Engine, error)
+}
+
+// Serve runs the data plane of a folder until ctx ends. It answers only once every dataset is loaded, the engine is locked and
+// a real tools/list succeeded.
+func Serve(ctx context.Context, dir string, o Options) (err error) {
+	log := o.Log
+	l, err := Load(dir, time.Now())
+	if err != nil {
+		return err
+	}
+	key, signer, err := l.receiptKey()
+	if err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(l.Path(l.TLS.Cert), l.Path(l.TLS.Key))
+	if err != nil {
+		return configError("tls: %w", err)
+	}
+	listener, err := listen(ctx, l.Listen) // first, so that a second data plane does not load for nothing
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }() // closed by the server before
+	db, err := sqlite.OpenExisting(ctx, l.Path(l.Store), sqlite.Options{Process: process})
+	if err != nil {
+		return fmt.Errorf("store: %w (the vendor's node makes it: treaty init)", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	secure, err := clock.NewSecure(ctx, clock.System{}, store.ClockFloor(db))
+	if err != nil {
+		return err
+	}
+	engine, err := o.Open(ctx, l.Limits, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	if err := l.loadDatasets(ctx, db, engine, o); err != nil {
+		return err
+	}
+	public, err := l.handler(db, engine, signer, secure, o)
+	if err != nil {
+		return err
+	}
+	raw, err := document(ctx, l.DID, l.URL, key, signer)
+	if err != nil {
+		return err
+	}
+	mux, err := l.routes(raw, public)
+	if err != nil {
+		return err
+	}
+	if h := public.Check(ctx); h.Status != "ok" {
+		return fmt.Errorf("not healthy: %s", h.Problem)
+	}
+	server := &http.Server{
+		Handler: mux, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}},
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes of strangers
+	}
+	log.Info("serving", "did", l.DID.String(), "url", l.URL, "listen", listener.Addr().String(), "build", o.Build)
+	return untilStopped(ctx, server, listener, secure, log)
+}
+
+// untilStopped serves until ctx ends, then lets calls under way finish.
+func untilStopped(ctx context.Context, server *http.Server, listener net.Listener, secure *clock.Secure, log *slog.Logger) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.ServeTLS(listener, "", "") }()
+	ticker := time.NewTicker(5 * time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-ticker.C:
+			if err := secure.Persist(ctx, false); err != nil {
+				log.Error("keeping the time", "error", err)
+			}
+		case <-ctx.Done():
+			log.Info("stopping", "drain", drain)
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+			defer cancel()
+			err := server.Shutdown(end)
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = server.Close() // calls that did not end in time; their clients see a connection error
+			}
+			return errors.Join(err, secure.Persist(end, true))
+		}
+	}
+}
+
+// listen says plainly when somebody else has the address.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is taken by another program: the data plane is not up; stop that program or change listen in %s", addr, ConfigFile)
+	}
+	return l, err
+}
+
+// loadDatasets imports every dataset, records it, and locks the engine.
+func (c *Config) loadDatasets(ctx context.Context, db store.Store, engine Engine, o Options) error {
+	entries := []ledger.Entry{{Type: ledger.NodeStarted, Data: ledger.Started{Build: o.Build}}}
+	for _, id := range slices.Sorted(maps.Keys(c.Sets)) {
+		rep, err := engine.Load(ctx, id, c.Sets[id], c.DataDir)
+		if rep != nil {
+			for _, f := range rep.Findings {
+				o.Log.Warn("import", "dataset", id, "level", f.Level, "code", f.Code, "line", f.Line, "column", f.Column, "count", f.Count, "text", f.Text)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%w (treaty-dataplane import --dataset %s shows the whole report)", err, id)
+		}
+		o.Log.Info("dataset loaded", "dataset", id, "rows", rep.Rows, "columns", len(c.Sets[id].Columns))
+		entries = append(entries, ledger.Entry{Type: ledger.DatasetImported, Data: ledger.Imported{Dataset: id, Rows: rep.Rows, Columns: len(c.Sets[id].Columns)}})
+	}
+	if err := engine.Lock(ctx); err != nil {
+		return err
+	}
+	return db.Update(ctx, func(tx store.Tx) error {
+		for _, e := range entries {
+			if _, err := tx.Append(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// handler composes the service: resolver, request verification, decisions.
+func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure *clock.Secure, o Options) (*dataplane.Handler, error) {
+	admit := func(did.DID) error { return nil }
+	if c.Trust != nil {
+		admit = c.Trust.Admit
+	}
+	documents := resolver.New(resolver.Options{
+		Client: fetch.NewClient(fetch.Config{Hosts: c.Hosts, RootCAs: c.roots}), Pins: db, Admit: admit, Now: secure.Now,
+	})
+	verifier, err := httpsig.NewVerifier(httpsig.Options{
+		Origins: []string{c.origin}, Resolver: documents, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
+		Now: secure.Now, NotBefore: secure.Now(), Admit: admit, MaxBody: maxRequest,
+	})
+	if err != nil {
+		return nil, err
+	}
+	service, err := dataplane.New(dataplane.Options{
+		Store: db, Source: engine, Datasets: c.Sets, Signer: signer, Vendors: c.vendors, Ceiling: c.Ceiling,
+		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now,
+	})
+	if err != nil {
+		return nil, configError("%w", err)
+	}
+	return dataplane.NewHandler(service, dataplane.HandlerOptions{
+		Authenticate: verifier.Middleware, Origins: []string{c.origin}, MaxBody: maxRequest, PerMinute: c.Limits.PerMinute, Build: o.Build,
+	})
+}
+
+// maxRequest bounds a request's body.
+const maxRequest = 256 << 10
+
+// routes are everything that this process serves.
+func (c *Config) routes(didDocument []byte, public *dataplane.Handler) (http.Handler, error) {
+	doc, err := wellknown.DIDDocument(didDocument)
+	if err != nil {
+		return nil, err
+	}
+	site, err := wellknown.NewSite(5*time.Minute, doc)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle(Path, public)
+	mux.HandleFunc("/healthz", public.Healthz)
+	for _, p := range site.Paths() {
+		mux.Handle(p, site)
+	}
+	return mux, nil
+}
