@@ -153,42 +153,15 @@ func (r *request) document(edit func(doc map[string]any)) {
 	r.docs.byDID[r.caller] = parseDocument(r.t, raw)
 }
 
-// asK1 makes the caller a k1_ DID whose document lists a second authentication
-// key, and returns the signers for both.
+// asK1 makes the caller a k1_ DID and returns the signers for its binding key
+// and for another key that the document lists for authentication.
 func (r *request) asK1() (binding, added did.Signer) {
 	r.t.Helper()
-	seed := make([]byte, 32)
-	seed[31] = 7
-	key, err := did.NewPrivateKey(did.Secp256k1, seed)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	seed[31] = 8
-	other, err := did.NewPrivateKey(did.Secp256k1, seed)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	id := "did:wba:identity-wba.example:agent:k1_" + key.Public().Thumbprint()
-	doc := map[string]any{
-		"@context": []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"},
-		"id":       id,
-		"verificationMethod": []map[string]any{
-			{"id": id + "#binding", "type": "EcdsaSecp256k1VerificationKey2019", "controller": id, "publicKeyJwk": key.Public().JWK()},
-			{"id": id + "#added", "type": "EcdsaSecp256k1VerificationKey2019", "controller": id, "publicKeyJwk": other.Public().JWK()},
-		},
-		"authentication":  []string{id + "#binding", id + "#added"},
-		"assertionMethod": []string{id + "#binding"},
-	}
-	raw, err := json.Marshal(doc)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.caller = id
-	r.docs.byDID[id] = parseDocument(r.t, raw)
-	seed[31] = 7
-	binding = newSigner(r.t, id+"#binding", did.Secp256k1, seed)
-	seed[31] = 8
-	return binding, newSigner(r.t, id+"#added", did.Secp256k1, seed)
+	binding, raw := k1Document(r.t)
+	doc := parseDocument(r.t, raw)
+	r.caller = doc.ID().String()
+	r.docs.byDID[r.caller] = doc
+	return binding, newSigner(r.t, r.caller+"#added", did.Secp256k1, k1Seed(8))
 }
 
 func (r *request) signBy(s did.Signer) {
@@ -243,8 +216,8 @@ func created(seconds, lifetime int64) func(*request) {
 	})
 }
 
-// damages is the table of issue "identity": every way in which a request can be
-// wrong. SDK marks those that an official SDK let through.
+// damages is every way in which a request can be wrong. SDK marks what other
+// implementations have let through.
 var damages = []damage{
 	// Signature fields that are missing or malformed. Nothing is fetched.
 	{name: "unsigned", edit: func(*request) {}, code: InvalidRequest},

@@ -8,7 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"strings"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,15 +97,24 @@ func (d *documents) Resolve(_ context.Context, id did.DID) (*did.Document, error
 	return nil, errUnreachable
 }
 
+// parsedIdentities parses each document once; documents do not change.
+var parsedIdentities = sync.OnceValues(func() (map[string]*did.Document, error) {
+	ids, err := loadIdentities()
+	docs := map[string]*did.Document{}
+	for _, i := range ids {
+		doc, parseErr := did.ParseDocument(i.Document)
+		docs[i.DID], err = doc, errors.Join(err, parseErr)
+	}
+	return docs, err
+})
+
 func fixtureDocuments(t testing.TB) *documents {
 	t.Helper()
-	d := &documents{byDID: map[string]*did.Document{}}
-	for name, i := range identities(t) {
-		if strings.HasPrefix(name, "alice") || strings.HasPrefix(name, "api") {
-			d.byDID[i.DID] = parseDocument(t, i.Document)
-		}
+	docs, err := parsedIdentities()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return d
+	return &documents{byDID: maps.Clone(docs)}
 }
 
 // countingNonces counts the nonces that were recorded.
@@ -133,4 +142,38 @@ func rawSign(t testing.TB, s did.Signer, base []byte) string {
 		t.Fatal(err)
 	}
 	return base64.StdEncoding.EncodeToString(sig)
+}
+
+func k1Seed(n byte) []byte { return append(make([]byte, 31), n) }
+
+// k1Document returns the document of a k1_ DID without proof, with a second
+// authentication key #added, and the signer for the binding key.
+func k1Document(t testing.TB) (binding did.Signer, raw []byte) {
+	t.Helper()
+	var jwks []did.JWK
+	var id string
+	for _, n := range []byte{7, 8} {
+		key, err := did.NewPrivateKey(did.Secp256k1, k1Seed(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id == "" {
+			id = "did:wba:identity-wba.example:agent:k1_" + key.Public().Thumbprint()
+		}
+		jwks = append(jwks, key.Public().JWK())
+	}
+	raw, err := json.Marshal(map[string]any{
+		"@context": []string{"https://www.w3.org/ns/did/v1"},
+		"id":       id,
+		"verificationMethod": []map[string]any{
+			{"id": id + "#binding", "type": "EcdsaSecp256k1VerificationKey2019", "controller": id, "publicKeyJwk": jwks[0]},
+			{"id": id + "#added", "type": "EcdsaSecp256k1VerificationKey2019", "controller": id, "publicKeyJwk": jwks[1]},
+		},
+		"authentication":  []string{id + "#binding", id + "#added"},
+		"assertionMethod": []string{id + "#binding"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSigner(t, id+"#binding", did.Secp256k1, k1Seed(7)), raw
 }

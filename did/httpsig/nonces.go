@@ -33,7 +33,7 @@ type MemoryNonceOptions struct {
 	Max       int              // live nonces in all; default 262144, about 30 MB
 	PerDomain int              // of the DIDs under one domain; default Max/2
 	PerDID    int              // of one DID; default Max/4
-	Horizon   time.Duration    // longest time a nonce is kept; default 15 minutes
+	Horizon   time.Duration    // longest time a nonce is kept, at least MaxLifetime + 3 Skew of the verifier; default 15 minutes
 	Now       func() time.Time // default time.Now
 }
 

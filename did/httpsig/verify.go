@@ -28,7 +28,8 @@ const (
 )
 
 // Resolver finds DID documents. It returns only documents whose binding and
-// proof it has verified.
+// proof it has verified, deactivated ones included. An *Error is passed on to the
+// caller as it is; any other error is answered with invalid_did.
 type Resolver interface {
 	Resolve(ctx context.Context, id did.DID) (*did.Document, error)
 }
