@@ -125,3 +125,14 @@ func VerifyTo(from Head, events []Event, want Head) error {
 	}
 	return nil
 }
+
+// After is the hash of the event at this place, given the hash before it. It checks nothing.
+func (l Link) After(prev canon.Digest) canon.Digest {
+	if l.Event != nil {
+		return l.Event.Hash
+	}
+	if l.Redacted != nil {
+		return link(prev, l.Redacted.Content)
+	}
+	return canon.Digest{}
+}
