@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/treaty-node/treaty/did"
@@ -185,5 +189,57 @@ func TestTransportUnderMCP(t *testing.T) {
 	if session, err := client.Connect(ctx, unsigned, nil); err == nil {
 		session.Close()
 		t.Error("an unsigned client connected")
+	}
+}
+
+// callerAgent answers with the caller's DID.
+type callerAgent struct{}
+
+func (callerAgent) Execute(ctx context.Context, _ *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
+	return func(yield func(a2a.Event, error) bool) {
+		caller, _ := CallerFrom(ctx)
+		yield(a2a.NewMessage(a2a.MessageRoleAgent, a2a.NewTextPart(caller.DID.String())), nil)
+	}
+}
+
+func (callerAgent) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.Event, error] {
+	return func(func(a2a.Event, error) bool) {}
+}
+
+// The A2A SDK's client and server do too, over both of its HTTP bindings.
+func TestTransportUnderA2A(t *testing.T) {
+	s := newStage(t, "web", "wba")
+	handler := a2asrv.NewHandler(callerAgent{})
+	mux := http.NewServeMux()
+	mux.Handle("/a2a", a2asrv.NewJSONRPCHandler(handler))
+	mux.Handle("/a2a/v1/", http.StripPrefix("/a2a/v1", a2asrv.NewRESTHandler(handler)))
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.verifier.Middleware(mux).ServeHTTP(w, r)
+	}))
+	defer listener.Close()
+	s.options.Origins = []string{listener.URL}
+	s.start(t)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for path, binding := range map[string]a2a.TransportProtocol{"/a2a": a2a.TransportProtocolJSONRPC, "/a2a/v1": a2a.TransportProtocolHTTPJSON} {
+		send := func(c *http.Client) (a2a.SendMessageResult, error) {
+			client, err := a2aclient.NewFromEndpoints(ctx, []*a2a.AgentInterface{a2a.NewAgentInterface(listener.URL+path, binding)},
+				a2aclient.WithJSONRPCTransport(c), a2aclient.WithRESTTransport(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return client.SendMessage(ctx, &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("hello"))})
+		}
+		result, err := send((&site{stage: s}).client(t))
+		if err != nil {
+			t.Fatalf("%s: %v", binding, err)
+		}
+		if m, ok := result.(*a2a.Message); !ok || m.Parts[0].Text() != s.caller {
+			t.Errorf("%s: the agent saw %+v", binding, result)
+		}
+		if _, err := send(http.DefaultClient); err == nil {
+			t.Errorf("%s: an unsigned client was answered", binding)
+		}
 	}
 }
