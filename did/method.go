@@ -135,6 +135,9 @@ func (j *methodJSON) any(want KeyType) (PublicKey, error) {
 // may be missing: the 2018 and 2019 suites, and the example of ANP-03 section 2.5, encode the bare key. The two
 // cannot be confused: with its code a key is longer.
 func (j *methodJSON) multikey(want KeyType) (PublicKey, error) {
+	if want == "" && len(j.Multibase) > maxMultibase {
+		return PublicKey{}, nil // a post-quantum or hybrid key
+	}
 	b, err := decodeMultibase(j.Multibase)
 	if err != nil {
 		return PublicKey{}, fmt.Errorf("%w: publicKeyMultibase", ErrKey)
