@@ -314,6 +314,15 @@ func TestVersionsAreBounded(t *testing.T) {
 	if err != nil || refused == 0 || len(accepted) > 1+versionBudget.Burst+1 {
 		t.Errorf("%d versions kept, %d refused (%v)", len(accepted), refused, err)
 	}
+	// An operator who confirms a version is not who changes it all the time.
+	changed := named(t, "did:wba:"+domain).unsigned(t)
+	w.publish(bare.id, changed)
+	e := w.want(bare.id, CodeKeyChanged)
+	for w.r.mayAppend(bare.id, w.clock.now()) {
+	}
+	if err := w.r.Confirm(t.Context(), bare.id, e.Hash); err != nil {
+		t.Errorf("Confirm: %v", err)
+	}
 }
 
 // faulty are Pins with an error to give, and something that happens between
@@ -321,10 +330,14 @@ func TestVersionsAreBounded(t *testing.T) {
 type faulty struct {
 	Pins
 	latest, add, hold, held, history error
+	beforeLatest                     func()
 	beforeAdd                        func(prev canon.Digest)
 }
 
 func (f *faulty) Latest(ctx context.Context, id did.DID) (*Pin, error) {
+	if f.beforeLatest != nil {
+		f.beforeLatest()
+	}
 	if f.latest != nil {
 		return nil, f.latest
 	}

@@ -333,7 +333,7 @@ func verify(id did.DID, raw []byte, latest *Pin, now time.Time) (candidate, *Err
 	if err == nil {
 		return candidate{doc: doc, verification: verification, bound: isBound(verification)}, nil
 	}
-	if doc.Deactivated() && latest != nil {
+	if latest != nil {
 		if pinned, perr := did.ParseDocument(latest.Raw); perr == nil {
 			if verification, rerr := doc.VerifyRecovery(pinned, now); rerr == nil {
 				return candidate{doc: doc, verification: verification, bound: true}, nil

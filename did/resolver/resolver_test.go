@@ -288,6 +288,46 @@ func TestConcurrentLookupsAreMerged(t *testing.T) {
 	}
 }
 
+// Two callers who both found nothing, and ask the store at the same time whether
+// the DID is known, still make one request.
+func TestCallersWhoMeetInTheStoreAreMerged(t *testing.T) {
+	f := &faulty{Pins: NewMemoryPins()}
+	w := newWorld(t, func(w *world) { w.pins = f })
+	i := newE1(t)
+	doc := i.signed(t, start)
+	var inStore sync.WaitGroup
+	inStore.Add(2)
+	var calls atomic.Int64
+	f.beforeLatest = func() {
+		if calls.Add(1) <= 2 { // the look-up itself asks again, later
+			inStore.Done()
+			inStore.Wait()
+		}
+	}
+	w.serve(i.id, func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(doc) })
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { w.want(i.id, "") })
+	}
+	wg.Wait()
+	if n := w.fetches(i.id); n != 1 {
+		t.Errorf("%d fetches, want 1", n)
+	}
+
+	// One is so slow in the store that the other has its answer by then.
+	w.fresh()
+	calls.Store(0)
+	f.beforeLatest = func() {
+		if calls.Add(1) == 1 {
+			w.want(i.id, "")
+		}
+	}
+	w.want(i.id, "")
+	if n := w.fetches(i.id); n != 2 {
+		t.Errorf("%d fetches, want 2", n)
+	}
+}
+
 func TestOneCallerLeavingDoesNotEndTheOthers(t *testing.T) {
 	w := newWorld(t)
 	i := newE1(t)
@@ -395,6 +435,8 @@ func TestBudgetOfASource(t *testing.T) {
 	w.wantCtx(mallory, newE1(t).id, CodeBudget)
 	w.clock.advance(MaxAge - 10*time.Second)
 	for range 5 { // fetched each time, and known
+		for w.r.sources.take("203.0.113.7", w.clock.now()) {
+		}
 		w.wantCtx(mallory, known.id, "")
 		w.fresh()
 	}

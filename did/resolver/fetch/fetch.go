@@ -141,7 +141,6 @@ func NewTransport(c Config) http.RoundTripper {
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: cmp.Or(c.MaxHeader, DefaultMaxHeader),
 		TLSHandshakeTimeout:    DefaultTimeout,
-		ResponseHeaderTimeout:  max(g.timeout, 0),
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    4,
 		IdleConnTimeout:        90 * time.Second,
