@@ -58,7 +58,7 @@ func ParseActivation(data []byte) (*Activation, error) {
 func (a *Activation) Marshal() ([]byte, error) { return canon.Marshal(a) }
 
 // Verify checks that a is about c (ErrMismatch), was made no later than
-// acceptBy (ErrLate) and not before c's proofs, and is signed by the vendor's
+// acceptBy (ErrLate), and is signed by the vendor's
 // binding key (ErrProof).
 func (a *Activation) Verify(c *Contract, vendor *did.Document) error {
 	if err := matches(c, a.ContractID, a.ContractDigest); err != nil {

@@ -220,7 +220,10 @@ func CheckCondition(s *Schema, c Condition) error {
 	return nil
 }
 
-var errUnpublished = errors.New("the column is not in the published schema")
+var (
+	errUnpublished = errors.New("the column is not in the published schema")
+	errType        = errors.New("the column's type is unknown")
+)
 
 // checkCondition is CheckCondition without allocation.
 func checkCondition(s *Schema, c *Condition) (why error, known bool) {
@@ -228,30 +231,36 @@ func checkCondition(s *Schema, c *Condition) (why error, known bool) {
 	if !ok {
 		return errUnpublished, false
 	}
+	return c.checkType(col.Type), true
+}
+
+// checkType checks the condition's form and its values' syntax against a column
+// type. It does not allocate.
+func (c *Condition) checkType(typ string) error {
 	if err := c.checkForm(); err != nil {
-		return err, true
+		return err
 	}
-	t, ok := ParseType(col.Type)
+	t, ok := ParseType(typ)
 	if !ok {
-		return errUnpublished, false
+		return errType
 	}
 	if t.Kind == KindBoolean {
 		switch c.Op {
 		case OpLess, OpLessEqual, OpGreater, OpGreaterEqual, OpBetween:
-			return errOrder, true
+			return errOrder
 		}
 	}
 	if !c.Value.IsZero() {
 		if err := t.checkValue(c.Value); err != nil {
-			return err, true
+			return err
 		}
 	}
 	for _, v := range c.Values {
 		if err := t.checkValue(v); err != nil {
-			return err, true
+			return err
 		}
 	}
-	return nil, true
+	return nil
 }
 
 // checkValue checks one value's syntax against the type.
@@ -301,7 +310,7 @@ func (t Type) checkValue(v Value) error {
 			return errStampTZ
 		}
 	case KindNone, KindBoolean:
-		return errUnpublished
+		return errType
 	}
 	return nil
 }

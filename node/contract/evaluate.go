@@ -104,8 +104,9 @@ func Evaluate(req Request, schema *Schema, c *Contract, u Usage, now time.Time) 
 		return Refusal(InvalidQuery, ours, why)
 	}
 	published := schema != nil && schema.Dataset == req.Dataset
+	var used columns
 	if published {
-		if name, found := req.columnOutside(schema.has); found {
+		if name, ok := used.resolve(&req, schema); !ok {
 			return Refusal(UnknownColumn, ours, unknownText(name, schema, party))
 		}
 	}
@@ -121,7 +122,7 @@ func Evaluate(req Request, schema *Schema, c *Contract, u Usage, now time.Time) 
 	if !published {
 		return Refusal(ScopeDenied, c, "dataset "+Echo(req.Dataset)+" is not served here")
 	}
-	if d, ok := c.granted(&req); !ok {
+	if d, ok := c.granted(&req, schema, &used); !ok {
 		return d
 	}
 	for i := range c.RowFilter {
@@ -130,7 +131,7 @@ func Evaluate(req Request, schema *Schema, c *Contract, u Usage, now time.Time) 
 			return Refusal(ScopeDenied, c, "the contract's row filter on "+Echo(c.RowFilter[i].Column)+" no longer fits the published schema")
 		}
 	}
-	if why := req.fits(schema); why != "" {
+	if why := req.fits(schema, &used); why != "" {
 		return Refusal(InvalidQuery, c, why)
 	}
 	if req.Purpose != c.Purpose {
@@ -168,9 +169,14 @@ func (c *Contract) standing(u Usage, now time.Time) (Decision, bool) {
 }
 
 // granted checks columns, operations and what the order may name.
-func (c *Contract) granted(r *Request) (Decision, bool) {
-	if name, found := r.columnOutside(c.hasColumn); found {
-		return Refusal(ScopeDenied, c, "column "+Echo(name)+" is not granted"), false
+func (c *Contract) granted(r *Request, schema *Schema, used *columns) (Decision, bool) {
+	for _, at := range used.at[:used.n] {
+		if at == noColumn {
+			continue
+		}
+		if name := schema.Columns[at].Name; !c.grantsColumn(name, int(at)) {
+			return Refusal(ScopeDenied, c, "column "+Echo(name)+" is not granted"), false
+		}
 	}
 	for i := range r.Aggregates {
 		if !slices.Contains(c.Operations, r.Aggregates[i].Op) {
@@ -180,15 +186,32 @@ func (c *Contract) granted(r *Request) (Decision, bool) {
 	return Decision{}, true
 }
 
+// grantsColumn looks for a name, beginning where it stands if the grant lists
+// columns in the schema's order.
+func (s *Scope) grantsColumn(name string, near int) bool {
+	near = min(near, len(s.Columns)-1)
+	for i := near; i >= 0; i-- {
+		if sameName(s.Columns[i], name) {
+			return true
+		}
+	}
+	for i := near + 1; i < len(s.Columns); i++ {
+		if sameName(s.Columns[i], name) {
+			return true
+		}
+	}
+	return false
+}
+
 // fits checks the request against the columns' types, once all it names is
 // known to be granted.
-func (r *Request) fits(schema *Schema) string {
+func (r *Request) fits(schema *Schema, used *columns) string {
 	for i := range r.Aggregates {
-		a := &r.Aggregates[i]
-		if a.Column == "" {
+		at := used.at[i]
+		if at == noColumn {
 			continue
 		}
-		col, _ := schema.Column(a.Column)
+		a, col := &r.Aggregates[i], &schema.Columns[at]
 		if t, ok := ParseType(col.Type); !ok || !OperationFits(a.Op, t) {
 			return a.Op + " cannot be applied to " + Echo(a.Column) + ", which is " + Echo(col.Type)
 		}
@@ -198,53 +221,70 @@ func (r *Request) fits(schema *Schema) string {
 			return "order by " + Echo(by) + ": want a group-by column or the name of an aggregate"
 		}
 	}
+	filters := used.at[len(r.Aggregates)+len(r.GroupBy):]
 	for i := range r.Filters {
-		if why, _ := checkCondition(schema, &r.Filters[i]); why != nil {
+		if why := r.Filters[i].checkType(schema.Columns[filters[i]].Type); why != nil {
 			return "the filter on " + Echo(r.Filters[i].Column) + ": " + why.Error()
 		}
 	}
 	return ""
 }
 
-// columnOutside returns the first column that the request uses and that has
-// does not know. A count of rows uses no column, and an order by an aggregate's
-// name is no column.
-func (r *Request) columnOutside(has func(string) bool) (name string, found bool) {
+// columns are the places in the schema of the columns that a request uses, in
+// the order aggregates, groups, filters, orders; noColumn where it uses none: a
+// count of rows, and an order by an aggregate's name. The array makes looking
+// each name up once possible without allocation.
+type columns struct {
+	n  int
+	at [MaxAggregates + MaxGroupBy + MaxConditions + MaxOrderBy]int16
+}
+
+const noColumn = -1
+
+// resolve looks every column up, and returns the first that is not published.
+// The request's shape has been checked, so that all fit.
+func (u *columns) resolve(r *Request, schema *Schema) (unknown string, ok bool) {
 	for i := range r.Aggregates {
-		if n := r.Aggregates[i].Column; n != "" && !has(n) {
-			return n, true
+		if name := r.Aggregates[i].Column; name == "" {
+			u.skip()
+		} else if !u.add(name, schema) {
+			return name, false
 		}
 	}
-	for _, n := range r.GroupBy {
-		if !has(n) {
-			return n, true
+	for _, name := range r.GroupBy {
+		if !u.add(name, schema) {
+			return name, false
 		}
 	}
 	for i := range r.Filters {
-		if n := r.Filters[i].Column; !has(n) {
-			return n, true
+		if name := r.Filters[i].Column; !u.add(name, schema) {
+			return name, false
 		}
 	}
 	for i := range r.OrderBy {
-		if n := r.OrderBy[i].By; !r.isOutput(n) && !has(n) {
-			return n, true
+		if name := r.OrderBy[i].By; r.isOutput(name) {
+			u.skip()
+		} else if !u.add(name, schema) {
+			return name, false
 		}
 	}
-	return "", false
+	return "", true
 }
 
-func (s *Schema) has(name string) bool {
-	_, ok := s.Column(name)
-	return ok
+func (u *columns) skip() {
+	u.at[u.n] = noColumn
+	u.n++
 }
 
-func (s *Scope) hasColumn(name string) bool {
-	for i := range s.Columns {
-		if sameName(s.Columns[i], name) {
-			return true
-		}
+func (u *columns) add(name string, schema *Schema) bool {
+	i := schema.index(name)
+	// A place is kept in 16 bits; a valid schema has at most MaxColumns.
+	if i < 0 || i >= MaxColumns {
+		return false
 	}
-	return false
+	u.at[u.n] = int16(i) //nolint:gosec // bounded above
+	u.n++
+	return true
 }
 
 // isOutput says whether an order names an aggregate, exactly.

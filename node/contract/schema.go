@@ -144,15 +144,23 @@ func (s *Schema) Digest() (canon.Digest, error) { return digestOf(s) }
 // Column finds a column by its exact name. Another case, another normal form or
 // a look-alike letter is another name.
 func (s *Schema) Column(name string) (Column, bool) {
+	if i := s.index(name); i >= 0 {
+		return s.Columns[i], true
+	}
+	return Column{}, false
+}
+
+// index is where a column stands, -1 if it is not there.
+func (s *Schema) index(name string) int {
 	if s == nil {
-		return Column{}, false
+		return -1
 	}
 	for i := range s.Columns {
 		if sameName(s.Columns[i].Name, name) {
-			return s.Columns[i], true
+			return i
 		}
 	}
-	return Column{}, false
+	return -1
 }
 
 // sameName is a == b. Names of one dataset often have a length and a beginning

@@ -17,6 +17,11 @@ var (
 	columnNames = []string{"region", "order_id", "order_date", "order_value", "customer_name", "customer_email", "margin", "test_order"}
 	classNames  = []string{"", "public", "internal", "commercial", "secret", "pii"}
 	purposes    = []string{"report", "research", "resale"}
+
+	// The draws below lean to what can be granted, or nearly every negotiation
+	// would end at once.
+	class   = rapid.OneOf(rapid.Just("public"), rapid.Just("commercial"), rapid.Just("public"), rapid.SampledFrom(classNames))
+	usually = rapid.SampledFrom([]bool{true, true, true, false})
 )
 
 func subset(names []string, low int) *rapid.Generator[[]string] {
@@ -32,15 +37,18 @@ var conditions = rapid.SampledFrom([]contract.Condition{
 
 // filter draws distinct conditions; they are equal only if their columns are.
 func filter(t *rapid.T, label string) []contract.Condition {
+	if usually.Draw(t, "no "+label) {
+		return []contract.Condition{}
+	}
 	return rapid.SliceOfNDistinct(conditions, 0, 2, func(c contract.Condition) string { return c.Column }).Draw(t, label)
 }
 
 func rules(t *rapid.T) policy.Rules {
 	return policy.Rules{
 		// Not even a policy that forgot to list pii lets it out.
-		Never:      subset(classNames[1:5], 0).Draw(t, "never"),
-		AnyPurpose: rapid.Bool().Draw(t, "any purpose"), Purposes: subset(purposes, 0).Draw(t, "purposes"),
-		Operations:    subset(contract.Operations(), 0).Draw(t, "allowed operations"),
+		Never:      subset(classNames[2:5], 0).Draw(t, "never"),
+		AnyPurpose: usually.Draw(t, "any purpose"), Purposes: subset(purposes, 0).Draw(t, "purposes"),
+		Operations:    subset(contract.Operations(), 4).Draw(t, "allowed operations"),
 		RetentionDays: rapid.IntRange(0, 90).Draw(t, "retention cap"), MinGroupSize: rapid.IntRange(1, 20).Draw(t, "group floor"),
 		CallBudget: rapid.Int64Range(1, 1000).Draw(t, "budget cap"), ValidityDays: rapid.IntRange(1, 100).Draw(t, "validity"),
 		OfferTTL: time.Minute, AcceptWithin: time.Minute, RowFilter: filter(t, "policy filter"),
@@ -50,7 +58,7 @@ func rules(t *rapid.T) policy.Rules {
 func need(t *rapid.T) policy.Needs {
 	split := func(names []string, label string) policy.Wanted {
 		all := subset(names, 1).Draw(t, label)
-		i := rapid.IntRange(0, len(all)).Draw(t, label+" required")
+		i := rapid.IntRange(0, min(2, len(all))).Draw(t, label+" required")
 		return policy.Wanted{Required: all[:i], Optional: all[i:]}
 	}
 	n := policy.Needs{
@@ -59,8 +67,8 @@ func need(t *rapid.T) policy.Needs {
 		RetentionWanted: rapid.IntRange(0, 400).Draw(t, "retention"), BudgetWanted: rapid.Int64Range(1, 2000).Draw(t, "budget"),
 		MaxMinGroupSize: rapid.IntRange(1, 30).Draw(t, "group"), RowFilter: filter(t, "filter"),
 	}
-	n.RetentionMinimum = rapid.IntRange(0, n.RetentionWanted).Draw(t, "least retention")
-	n.BudgetMinimum = rapid.Int64Range(1, n.BudgetWanted).Draw(t, "least budget")
+	n.RetentionMinimum = rapid.IntRange(0, min(n.RetentionWanted, 60)).Draw(t, "least retention")
+	n.BudgetMinimum = rapid.Int64Range(1, min(n.BudgetWanted, 200)).Draw(t, "least budget")
 	return n
 }
 
@@ -74,7 +82,7 @@ func TestC6_NegotiationsConverge(t *testing.T) {
 		tm := base
 		tm.Classes = map[string]string{}
 		for _, name := range columnNames {
-			tm.Classes[name] = rapid.SampledFrom(classNames).Draw(t, "class of "+name)
+			tm.Classes[name] = class.Draw(t, "class of "+name)
 		}
 		r := rules(t)
 		v := &policy.Vendor{MaxOffers: rapid.IntRange(1, 4).Draw(t, "max offers"), Datasets: map[string]policy.Rules{"orders": r}}
@@ -117,6 +125,7 @@ func TestC6_NegotiationsConverge(t *testing.T) {
 			}
 		}
 	})
+	t.Log(outcomes)
 	for _, k := range []string{"vendor rejects", "accept", "counter", "reject"} {
 		if outcomes[k] == 0 {
 			t.Errorf("%q never happened: %v", k, outcomes)
@@ -133,17 +142,18 @@ func TestInvariant5_AnyDraftIsNarrowed(t *testing.T) {
 		tm := base
 		tm.Classes = map[string]string{}
 		for _, name := range columnNames {
-			tm.Classes[name] = rapid.SampledFrom(classNames).Draw(t, "class of "+name)
+			tm.Classes[name] = class.Draw(t, "class of "+name)
 		}
 		r := rules(t)
 		v := &policy.Vendor{MaxOffers: 1, Datasets: map[string]policy.Rules{"orders": r}}
 		n := need(t)
 		ask, _ := n.Ask(0)
-		names := rapid.OneOf(rapid.SampledFrom(columnNames), rapid.String())
+		names := rapid.OneOf(rapid.SampledFrom(ask.Columns), rapid.SampledFrom(columnNames), rapid.String())
+		operations := rapid.OneOf(rapid.SampledFrom(ask.Operations), rapid.SampledFrom(contract.Operations()), rapid.String())
 		draft := contract.Scope{
 			Dataset: rapid.String().Draw(t, "dataset"), Purpose: rapid.String().Draw(t, "draft purpose"),
 			Columns:       rapid.SliceOfN(names, 0, 20).Draw(t, "draft columns"),
-			Operations:    rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(contract.Operations()), rapid.String()), 0, 10).Draw(t, "draft operations"),
+			Operations:    rapid.SliceOfN(operations, 0, 10).Draw(t, "draft operations"),
 			RowFilter:     filter(t, "draft filter"),
 			RetentionDays: rapid.Int().Draw(t, "draft retention"), MinGroupSize: rapid.Int().Draw(t, "draft group"),
 			CallBudget: rapid.Int64().Draw(t, "draft budget"),
@@ -153,6 +163,7 @@ func TestInvariant5_AnyDraftIsNarrowed(t *testing.T) {
 			within(t, ask, draft, r, tm, out.Offer)
 		}
 	})
+	t.Logf("%d offers", offered)
 	if offered == 0 {
 		t.Error("nothing was ever offered")
 	}
