@@ -91,7 +91,10 @@ func BuildDocument(spec DocumentSpec) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, checkBuilt(out)
+	if err := checkBuilt(out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // checkBuilt reads the document as a peer will.

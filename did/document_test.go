@@ -28,7 +28,7 @@ func method(typ, material string) string {
 	return fmt.Sprintf(`{"id":"%s#k","type":%q,"controller":%q,%s}`, webDID, typ, webDID, material)
 }
 
-func jwk(t *testing.T, k did.PublicKey, extra string) string {
+func jwkMember(t *testing.T, k did.PublicKey, extra string) string {
 	t.Helper()
 	encoded, err := canon.Marshal(k.JWK())
 	if err != nil {
@@ -52,27 +52,27 @@ func TestVerificationMethodTypes(t *testing.T) {
 		{"Multikey", multi(k1), k1},
 		{"Multikey", multi(p256), p256},
 		{"Multikey", multi(x), x},
-		{"JsonWebKey2020", jwk(t, ed, ""), ed},
-		{"JsonWebKey2020", jwk(t, k1, `,"kid":"a","alg":"ES256K","use":"sig"`), k1},
-		{"JsonWebKey2020", jwk(t, p256, ""), p256},
-		{"JsonWebKey2020", jwk(t, x, ""), x},
-		{"JsonWebKey", jwk(t, ed, ""), ed},
+		{"JsonWebKey2020", jwkMember(t, ed, ""), ed},
+		{"JsonWebKey2020", jwkMember(t, k1, `,"kid":"a","alg":"ES256K","use":"sig"`), k1},
+		{"JsonWebKey2020", jwkMember(t, p256, ""), p256},
+		{"JsonWebKey2020", jwkMember(t, x, ""), x},
+		{"JsonWebKey", jwkMember(t, ed, ""), ed},
 		{"Ed25519VerificationKey2018", base(ed), ed},
 		{"Ed25519VerificationKey2018", raw(ed), ed},
-		{"Ed25519VerificationKey2018", jwk(t, ed, ""), ed},
+		{"Ed25519VerificationKey2018", jwkMember(t, ed, ""), ed},
 		{"Ed25519VerificationKey2020", multi(ed), ed},
-		{"EcdsaSecp256k1VerificationKey2019", jwk(t, k1, ""), k1},
+		{"EcdsaSecp256k1VerificationKey2019", jwkMember(t, k1, ""), k1},
 		{"EcdsaSecp256k1VerificationKey2019", multi(k1), k1},
 		{"EcdsaSecp256k1VerificationKey2019", raw(k1), k1},
 		{"EcdsaSecp256k1VerificationKey2019", base(k1), k1},
-		{"EcdsaSecp256r1VerificationKey2019", jwk(t, p256, ""), p256},
+		{"EcdsaSecp256r1VerificationKey2019", jwkMember(t, p256, ""), p256},
 		{"EcdsaSecp256r1VerificationKey2019", multi(p256), p256},
 		{"X25519KeyAgreementKey2019", multi(x), x},
 		{"X25519KeyAgreementKey2019", raw(x), x},
 		{"X25519KeyAgreementKey2019", base(x), x},
 		{"X25519KeyAgreementKey2020", multi(x), x},
 		{"X25519KeyAgreementKey2020", raw(x), x},
-		{"X25519KeyAgreementKey2020", jwk(t, x, ""), x},
+		{"X25519KeyAgreementKey2020", jwkMember(t, x, ""), x},
 	} {
 		d, err := did.ParseDocument(doc(method(tc.typ, tc.material), ""))
 		if err != nil {
@@ -148,14 +148,14 @@ func TestParseDocumentRefuses(t *testing.T) {
 		"reference in a list":        {doc(good, `,"authentication":[["#k"]]`), did.ErrDocument},
 		"no key material":            {doc(method("Multikey", `"x":1`), ""), did.ErrKey},
 		"no JWK":                     {doc(method("JsonWebKey2020", `"x":1`), ""), did.ErrKey},
-		"two keys":                   {doc(method("Multikey", material+","+jwk(t, ed, "")), ""), did.ErrKey},
+		"two keys":                   {doc(method("Multikey", material+","+jwkMember(t, ed, "")), ""), did.ErrKey},
 		"small-order key":            {doc(method("Multikey", `"publicKeyMultibase":"`+small+`"`), ""), did.ErrWeakKey},
 		"small-order JWK":            {doc(method("JsonWebKey2020", `"publicKeyJwk":{"kty":"OKP","crv":"X25519","x":"`+strings.Repeat("A", 43)+`"}`), ""), did.ErrWeakKey},
-		"private JWK":                {doc(method("JsonWebKey2020", jwk(t, ed, `,"d":"AAAA"`)), ""), did.ErrKey},
-		"JWK case variant":           {doc(method("JsonWebKey2020", jwk(t, ed, `,"Crv":"X25519"`)), ""), canon.ErrCaseVariant},
+		"private JWK":                {doc(method("JsonWebKey2020", jwkMember(t, ed, `,"d":"AAAA"`)), ""), did.ErrKey},
+		"JWK case variant":           {doc(method("JsonWebKey2020", jwkMember(t, ed, `,"Crv":"X25519"`)), ""), canon.ErrCaseVariant},
 		"X25519 called Ed25519":      {doc(method("Ed25519VerificationKey2020", `"publicKeyMultibase":"`+x.Multibase()+`"`), ""), did.ErrKey},
 		"Ed25519 called X25519":      {doc(method("X25519KeyAgreementKey2019", `"publicKeyMultibase":"`+ed.Multibase()+`"`), ""), did.ErrKey},
-		"JWK called another":         {doc(method("EcdsaSecp256r1VerificationKey2019", jwk(t, k1, "")), ""), did.ErrKey},
+		"JWK called another":         {doc(method("EcdsaSecp256r1VerificationKey2019", jwkMember(t, k1, "")), ""), did.ErrKey},
 		"Multikey without codec":     {doc(method("Multikey", `"publicKeyMultibase":"z`+raw58(ed)+`"`), ""), nil}, // an unknown codec, or a malformed key
 		"Multikey of wrong length":   {doc(method("Multikey", `"publicKeyMultibase":"z`+base58.FastBase58Encoding(append([]byte{0xed, 1}, make([]byte, 31)...))+`"`), ""), did.ErrKey},
 		"multibase of another base":  {doc(method("Multikey", `"publicKeyMultibase":"u7QE"`), ""), did.ErrKey},

@@ -50,8 +50,8 @@ func SignJWS(ctx context.Context, payload []byte, typ string, s Signer) ([]byte,
 	if _, _, err := SplitKeyID(s.KeyID()); err != nil {
 		return nil, err
 	}
-	if typ == "" {
-		return nil, fmt.Errorf("%w: no typ", ErrJWS)
+	if typ == "" || len(payload) == 0 {
+		return nil, fmt.Errorf("%w: no typ or no payload", ErrJWS)
 	}
 	header := protectedHeader{Alg: s.PublicKey().Algorithm(), Kid: s.KeyID(), Typ: typ}
 	protected, signature, err := signInput(ctx, header, payload, s)
