@@ -159,6 +159,9 @@ func TestGaps(t *testing.T) {
 				if (reason == "") != (w.Code == 200) && strings.HasPrefix(target, "/a2a/v1") {
 					t.Errorf("status %d", w.Code)
 				}
+				if w.Code == http.StatusUnauthorized && (w.Header().Get("WWW-Authenticate") == "" || w.Header().Get("Accept-Signature") == "") {
+					t.Errorf("401 without a challenge: %v", w.Header())
+				}
 				for _, leak := range []string{"Go ", "json:", "struct", "a2a.", ".go"} {
 					if strings.Contains(text, leak) {
 						t.Errorf("error text %q names internals", text)

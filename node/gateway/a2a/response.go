@@ -94,6 +94,10 @@ func (r *response) commit() {
 	if r.call.activated.Load() {
 		out.Set(sdk.SvcParamExtensions, wellknown.ExtensionURI)
 	}
+	if status == http.StatusUnauthorized { // RFC 9110 section 15.5.2; what to sign is RFC 9421 section 5.1
+		out.Set("WWW-Authenticate", `DIDWba realm="a2a"`)
+		out.Set("Accept-Signature", `sig1=("@method" "@target-uri" "@authority" "content-digest");created;expires;nonce;keyid`)
+	}
 	r.w.WriteHeader(status)
 	_, _ = r.w.Write(body)
 }
