@@ -204,6 +204,22 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
+func TestDiscoverFollowsNoForeignPage(t *testing.T) {
+	const base = "https://vendorcorp.test"
+	for _, next := range []string{"https://evil.test" + PathDescriptions, "http://vendorcorp.test/x", base + ".evil.test/x", base + "@evil.test/x", base + "/x#y", "/x"} {
+		w := web{base + PathDescriptions: page(next)}
+		out, err := Discover(context.Background(), func(ctx context.Context, url string, limit int64) ([]byte, error) {
+			if url != base+PathDescriptions {
+				t.Errorf("asked %s", url)
+			}
+			return w.get(ctx, url, limit)
+		}, "vendorcorp.test")
+		if err != nil || len(out.Skipped) != 1 {
+			t.Errorf("%s: %+v, %v", next, out, err)
+		}
+	}
+}
+
 func TestDiscoverBounds(t *testing.T) {
 	const base = "https://vendorcorp.test"
 	endless := func(_ context.Context, url string, _ int64) ([]byte, error) {
