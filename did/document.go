@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/treaty-node/treaty/did/canon"
@@ -94,7 +93,7 @@ type serviceJSON struct {
 	ServiceDID string         `json:"serviceDid"`
 }
 
-// elements returns the elements of a list, which is absent, an array, or one element.
+// elements returns the elements of a list in canonical form, which is absent, an array, or one element.
 func elements(list jsontext.Value, name string, limit int) ([]jsontext.Value, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -103,25 +102,30 @@ func elements(list jsontext.Value, name string, limit int) ([]jsontext.Value, er
 		return []jsontext.Value{list}, nil
 	}
 	var all []jsontext.Value
-	if err := json.Unmarshal(list, &all); err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrDocument, name)
-	}
-	if len(all) > limit {
-		return nil, fmt.Errorf("%w: more than %d in %s", ErrDocument, limit, name)
+	for body := list[1 : len(list)-1]; len(body) > 0; {
+		if len(all) == limit {
+			return nil, fmt.Errorf("%w: more than %d in %s", ErrDocument, limit, name)
+		}
+		end := valueEnd(body, 0)
+		all = append(all, body[:end])
+		body = body[min(end+1, len(body)):] // past the comma
 	}
 	return all, nil
 }
 
-// text decodes a JSON string.
+// text decodes a JSON string in canonical form.
 func text(v jsontext.Value, name string) (string, error) {
 	if v.Kind() != '"' {
 		return "", fmt.Errorf("%w: %s is not a string", ErrDocument, name)
 	}
-	var s string
-	if err := json.Unmarshal(v, &s); err != nil {
+	if bytes.IndexByte(v, '\\') < 0 {
+		return string(v[1 : len(v)-1]), nil
+	}
+	unquoted, err := jsontext.AppendUnquote(nil, v)
+	if err != nil {
 		return "", fmt.Errorf("%w: %s", ErrDocument, name)
 	}
-	return s, nil
+	return string(unquoted), nil
 }
 
 func texts(list jsontext.Value, name string, limit int) ([]string, error) {

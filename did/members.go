@@ -33,10 +33,7 @@ func splitObject(canonical []byte) (object, error) {
 		nameEnd := stringEnd(body, 0)
 		end := valueEnd(body, nameEnd+1) // past the colon
 		o = append(o, member{body[1 : nameEnd-1], body[nameEnd+1 : end], body[:end]})
-		if end < len(body) {
-			end++ // the comma
-		}
-		body = body[end:]
+		body = body[min(end+1, len(body)):] // past the comma
 	}
 	return o, nil
 }
