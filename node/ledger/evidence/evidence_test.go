@@ -539,6 +539,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// FuzzVerifyBundle starts from whole bundles of 30 KB: run it with -fuzzminimizetime 1x, or minimising takes all the time.
 func FuzzVerifyBundle(f *testing.F) {
 	d := newDeal(f)
 	f.Add(d.build(nil))
