@@ -22,7 +22,6 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/ledger"
-	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -65,9 +64,9 @@ type KeyInfo struct {
 
 // NegotiateRequest starts a negotiation as buyer. Peer is a DID or a domain.
 type NegotiateRequest struct {
-	Peer   string        `json:"peer"`
-	Needs  *policy.Needs `json:"needs,omitempty"` // nil: the node's needs file
-	DryRun bool          `json:"dryRun,omitempty"`
+	Peer   string `json:"peer"`
+	Needs  string `json:"needs,omitempty"` // text of a needs file; empty: the node's own
+	DryRun bool   `json:"dryRun,omitempty"`
 }
 
 // Negotiation is one conversation as this node sees it. Events cites the log entries it was derived from.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
+	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation/message"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
@@ -50,8 +52,8 @@ const (
 )
 
 // Start opens a conversation with a verified peer: state and first message are durable when it returns. Nothing is sent
-// before [Service.Drive].
-func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verification, needs string) (contextID string, err error) {
+// before [Service.Drive]. seen is what else was learned about the peer, for the log.
+func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verification, needs string, seen ...ledger.Entry) (contextID string, err error) {
 	if _, err := policy.ParseNeeds([]byte(needs)); err != nil {
 		return "", err
 	}
@@ -72,7 +74,10 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 	if err != nil {
 		return "", err
 	}
-	fx.Events = append(Introduce(peer, v, contextID), fx.Events...)
+	for i := range seen {
+		seen[i].Context = contextID
+	}
+	fx.Events = slices.Concat(Introduce(peer, v, contextID), seen, fx.Events)
 	conv := s.conversation(ses)
 	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
 		_, _, err := s.commit(ctx, tx, &conv, ses, next, fx, nil, now)

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/negotiation/policy"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+var _ httpapi.Admin = (*Node)(nil)
+
+// Status implements [httpapi.Admin].
+func (n *Node) Status() httpapi.Status {
+	return httpapi.Status{Service: Service, Build: Version, DID: n.self().String(), Domain: n.cfg.Domain}
+}
+
+// Resolve implements [httpapi.Admin].
+func (n *Node) Resolve(ctx context.Context, target string) ([]httpapi.ResolveResult, error) {
+	ids, err := n.find(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	var out []httpapi.ResolveResult
+	for _, id := range ids {
+		r, err := n.resolver.ResolveResult(ctx, id)
+		if err != nil {
+			_ = n.record(ctx, ledger.Entry{Type: ledger.DIDRefused, Peer: id.String(), Data: ledger.DIDRefusal{DID: id.String(), Reason: err.Error()}})
+			return nil, resolveError(err)
+		}
+		res := httpapi.ResolveResult{
+			DID: id.String(), URL: r.URL, Profile: string(r.Verification.Profile), Dialect: string(r.Verification.Dialect), ProofKey: r.Verification.ProofKeyID,
+			ProofCreated: r.Verification.Created.UTC().Format(time.RFC3339), Hash: r.Document.Hash(), FirstSeen: r.FirstSeen.UTC().Format(time.RFC3339),
+			MayContract: true, Document: r.Document.Raw(),
+		}
+		if err := errors.Join(n.trust.MayContract(id), r.Document.CheckRoles()); err != nil {
+			res.MayContract, res.Reason = false, err.Error()
+		}
+		for _, m := range r.Document.Methods() {
+			key := httpapi.KeyInfo{ID: m.ID, Type: m.Type, Relationships: []string{}}
+			if !m.Key.IsZero() {
+				key.Thumbprint = m.Key.Thumbprint()
+			}
+			for _, rel := range []did.Relationship{did.Authentication, did.AssertionMethod, did.KeyAgreement, did.HumanAuthorization, did.Recovery} {
+				if r.Document.In(m.ID, rel) {
+					key.Relationships = append(key.Relationships, string(rel))
+				}
+			}
+			res.Keys = append(res.Keys, key)
+		}
+		if err := n.record(ctx, negotiation.Introduce(r.Document, r.Verification, "")...); err != nil {
+			return nil, err
+		}
+		out = append(out, res)
+	}
+	return out, nil
+}
+
+// Negotiate implements [httpapi.Admin]: it finds and verifies the peer, stores the conversation and its first message, and
+// returns while the conversation goes on.
+func (n *Node) Negotiate(ctx context.Context, req httpapi.NegotiateRequest) (httpapi.Negotiation, error) {
+	needs, err := n.needs(req.Needs)
+	if err != nil {
+		return httpapi.Negotiation{}, err
+	}
+	parsed, err := policy.ParseNeeds([]byte(needs))
+	if err != nil {
+		return httpapi.Negotiation{}, usageError(err)
+	}
+	ids, err := n.find(ctx, req.Peer)
+	if err != nil {
+		return httpapi.Negotiation{}, err
+	}
+	p, err := n.chooseAgent(ctx, ids, parsed.Dataset)
+	if err != nil {
+		return httpapi.Negotiation{}, err
+	}
+	ask, _ := parsed.Ask(0)
+	if err := parsed.Check(0, p.Schema(ask.Dataset)); err != nil {
+		return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindRefused, Code: checkCode(err), Message: err.Error(), Hint: "the agent card publishes what can be asked for; nothing was sent"}
+	}
+	if req.DryRun {
+		return n.dryRun(p, ask), nil
+	}
+	card := ledger.Entry{Type: ledger.CardVerified, Peer: p.card.Agent.String(), Data: ledger.Card{URL: p.url, KID: p.card.KeyID, Name: p.card.Name}}
+	id, err := n.nego.Start(ctx, p.result.Document, p.result.Verification, needs, card)
+	if err != nil {
+		return httpapi.Negotiation{}, refusalError(err)
+	}
+	n.drive(id)
+	return n.Negotiation(ctx, id)
+}
+
+func checkCode(err error) string {
+	if errors.Is(err, contract.ErrUnknownColumn) {
+		return string(envelope.CodeUnknownColumn)
+	}
+	return "NEEDS"
+}
+
+// needs is the text of the request, or of the node's needs file.
+func (n *Node) needs(text string) (string, error) {
+	if text != "" {
+		return text, nil
+	}
+	if n.cfg.Needs == "" {
+		return "", &httpapi.Error{Kind: httpapi.KindUsage, Message: "nothing says what is needed: give --needs FILE or --dataset, --columns, --operations and --purpose"}
+	}
+	data, err := os.ReadFile(Path(n.dir, n.cfg.Needs))
+	return string(data), err
+}
+
+// chooseAgent picks the one agent among those found that offers the dataset and may contract.
+func (n *Node) chooseAgent(ctx context.Context, ids []did.DID, dataset string) (*peer, error) {
+	var chosen []*peer
+	var last error
+	for _, id := range ids {
+		if err := n.trust.MayContract(id); err != nil {
+			last = trustError(err)
+			continue
+		}
+		p, err := n.connect(ctx, id)
+		if err != nil {
+			last = err
+			continue
+		}
+		if len(ids) == 1 || p.Schema(dataset) != nil {
+			chosen = append(chosen, p)
+		}
+	}
+	switch {
+	case len(chosen) == 1:
+		return chosen[0], nil
+	case len(chosen) > 1:
+		return nil, &httpapi.Error{Kind: httpapi.KindUsage, Message: fmt.Sprintf("%d agents of that domain offer %q; name one by its DID", len(chosen), dataset)}
+	case last != nil:
+		return nil, last
+	}
+	return nil, &httpapi.Error{Kind: httpapi.KindNotFound, Message: fmt.Sprintf("no agent of that domain offers a dataset %q", dataset)}
+}
+
+// dryRun says what would be asked and what this node's own policy would make of it, and sends nothing.
+func (n *Node) dryRun(p *peer, ask contract.Scope) httpapi.Negotiation {
+	out := httpapi.Negotiation{Role: "buyer", Peer: p.card.Agent.String(), Phase: "dry_run", Ask: &ask, Events: []uint64{}}
+	out.DryRun = append(out.DryRun, "the counterparty's DID and agent card verify, and trust policy lets it contract", "the ask fits the schema that the counterparty publishes")
+	if n.offer != nil && n.offer.schemas[ask.Dataset] != nil {
+		outcome, _ := n.offer.Decide(context.Background(), negotiation.Ask{Peer: n.self(), Scope: ask}, n.clock.Now())
+		if outcome.Rejected() {
+			out.DryRun = append(out.DryRun, "this node's own policy would reject the same ask: "+outcome.Code+" "+outcome.Reason)
+		} else {
+			out.DryRun = append(out.DryRun, policy.Explain(ask, outcome.Offer.Scope, outcome.Offer.Removed)...)
+		}
+	}
+	out.DryRun = append(out.DryRun, "nothing was sent")
+	return out
+}
+
+// refusalError turns an envelope's refusal into an error for the operator.
+func refusalError(err error) error {
+	var r *envelope.Refusal
+	if errors.As(err, &r) {
+		return &httpapi.Error{Kind: httpapi.KindRefused, Code: string(r.Code), Message: r.Reason}
+	}
+	return err
+}
+
+// Negotiations implements [httpapi.Admin].
+func (n *Node) Negotiations(ctx context.Context) (list []httpapi.Negotiation, err error) {
+	list = []httpapi.Negotiation{}
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		all, err := tx.ListConversations(store.ConversationFilter{Own: n.self().String()})
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			v, err := view(tx, c)
+			if err != nil {
+				return err
+			}
+			list = append(list, v)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Negotiation implements [httpapi.Admin].
+func (n *Node) Negotiation(ctx context.Context, id string) (v httpapi.Negotiation, err error) {
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		c, err := tx.FindConversation(n.self().String(), id)
+		if err != nil {
+			return err
+		}
+		v, err = view(tx, c)
+		return err
+	})
+	return v, err
+}
+
+func view(tx store.Tx, c store.Conversation) (httpapi.Negotiation, error) {
+	var s negotiation.Session
+	if err := json.Unmarshal(c.State, &s); err != nil {
+		return httpapi.Negotiation{}, err
+	}
+	v := httpapi.Negotiation{
+		ContextID: c.ContextID, TaskID: c.TaskID, Role: c.Role, Peer: c.Peer, Phase: c.Phase, Code: s.Code, Reason: s.Reason,
+		Ask: s.Ask, Offer: s.Offer, Created: c.Created, Updated: c.Updated, Events: []uint64{},
+	}
+	if s.Contract != nil && s.Phase == negotiation.PhaseInForce {
+		v.ContractID = s.Contract.ID
+	}
+	if !s.Transcript.IsZero() {
+		v.Transcript = s.Transcript.String()
+	}
+	events, err := tx.FindEvents(store.EventFilter{Context: c.ContextID, Peer: c.Peer})
+	for _, e := range events {
+		v.Events = append(v.Events, e.Seq)
+	}
+	return v, err
+}
+
+// Withdraw implements [httpapi.Admin].
+func (n *Node) Withdraw(ctx context.Context, id, reason string) (httpapi.Negotiation, error) {
+	if err := n.nego.Withdraw(ctx, id, reason); err != nil {
+		return httpapi.Negotiation{}, refusalError(err)
+	}
+	return n.Negotiation(ctx, id)
+}
+
+// Contracts implements [httpapi.Admin].
+func (n *Node) Contracts(ctx context.Context) (list []httpapi.Contract, err error) {
+	list = []httpapi.Contract{}
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		all, err := tx.ListContracts(store.ContractFilter{})
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			v, err := contractView(tx, c)
+			if err != nil {
+				return err
+			}
+			list = append(list, v)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Contract implements [httpapi.Admin].
+func (n *Node) Contract(ctx context.Context, id string) (v httpapi.Contract, err error) {
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		c, err := tx.GetContract(id)
+		if err != nil {
+			return err
+		}
+		v, err = contractView(tx, c)
+		return err
+	})
+	return v, err
+}
+
+func contractView(tx store.Tx, c store.ContractRecord) (httpapi.Contract, error) {
+	v := httpapi.Contract{
+		ID: c.ID, Digest: c.Digest, Role: c.Role, Peer: c.Peer, State: c.State, ContextID: c.ContextID,
+		Contract: c.Bytes, Activation: c.Activation, Created: c.Created, Events: []uint64{},
+	}
+	events, err := tx.FindEvents(store.EventFilter{Contract: c.ID})
+	for _, e := range events {
+		v.Events = append(v.Events, e.Seq)
+	}
+	return v, err
+}
+
+// Datasets implements [httpapi.Admin].
+func (n *Node) Datasets(context.Context) ([]json.RawMessage, error) {
+	out := []json.RawMessage{}
+	if n.offer == nil {
+		return out, nil
+	}
+	for _, id := range sorted(n.offer.schemas) {
+		b, err := n.offer.schemas[id].Canonical()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// Events implements [httpapi.Admin].
+func (n *Node) Events(ctx context.Context, after uint64, limit int) (list []ledger.Event, err error) {
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		list, err = tx.Events(after, limit)
+		return err
+	})
+	return list, err
+}
+
+// Backup implements [httpapi.Admin].
+func (n *Node) Backup(ctx context.Context, path string) error {
+	if _, err := n.db.Backup(ctx, path); err != nil {
+		return usageError(fmt.Errorf("backup: %w", err))
+	}
+	return nil
+}

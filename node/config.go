@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/resolver/fetch"
+	"github.com/treaty-node/treaty/node/internal/trust"
+)
+
+// Names of files inside a node's folder (design, section 7).
+const (
+	ConfigFile   = "treaty.yaml"
+	StoreFile    = "treaty.db"
+	AdminSocket  = "admin.sock"
+	KeysDir      = "keys"
+	DocumentsDir = "did"
+)
+
+// Config is treaty.yaml. Unknown and duplicate keys are errors; relative paths are relative to the node's folder.
+type Config struct {
+	// Domain is the company's domain, in lower case and without a port: all its DIDs and URLs stand under it.
+	Domain string `yaml:"domain"`
+	// Name is how the company's agent is called in its card.
+	Name string `yaml:"name"`
+	// Agent is the path of the contracting identity before its fingerprint, for example [agents, steward].
+	Agent []string `yaml:"agent"`
+	// Listen is the address of the public listener.
+	Listen string `yaml:"listen"`
+	TLS    TLS    `yaml:"tls"`
+	// CA names a PEM file of certificate authorities trusted beside the system's, for a development CA.
+	CA string `yaml:"ca,omitempty"`
+	// Hosts maps "host:port" to the address to dial instead; it changes no name, certificate check or URL.
+	Hosts map[string]string `yaml:"hosts,omitempty"`
+	Keys  Keys              `yaml:"keys"`
+	// ProofDialect is how published documents are proved: spec (default), sdk or w3c.
+	ProofDialect string       `yaml:"proof_dialect,omitempty"`
+	Trust        trust.Policy `yaml:"trust"`
+	// Datasets names the file that lists the datasets on offer (vendor).
+	Datasets string `yaml:"datasets,omitempty"`
+	// Policy names the vendor's policy file: what may be granted.
+	Policy string `yaml:"policy,omitempty"`
+	// Needs names the buyer's needs file, used when a negotiation names none.
+	Needs     string    `yaml:"needs,omitempty"`
+	DataPlane DataPlane `yaml:"data_plane,omitempty"`
+	Metaproto Metaproto `yaml:"metaproto,omitempty"`
+	Limits    Limits    `yaml:"limits,omitempty"`
+}
+
+// TLS names the public listener's certificate chain and key (PEM).
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// Keys says how the node unseals its own key files.
+type Keys struct {
+	// Identity is an age identity file that only the node's user can read.
+	Identity string `yaml:"identity"`
+}
+
+// DataPlane is where this vendor's data is queried: a process of its own, with an identity of its own.
+type DataPlane struct {
+	DID string `yaml:"did"`
+	URL string `yaml:"url"`
+}
+
+// Metaproto says what this node prefers when two nodes agree on how to talk.
+type Metaproto struct {
+	// Transports in order of preference: a2a-jsonrpc, a2a-http+json.
+	Transports []string `yaml:"transports,omitempty"`
+	// MaxOffers is the most offers this node wants to see in one negotiation, 1 to 16.
+	MaxOffers int `yaml:"max_offers,omitempty"`
+}
+
+// Limits bound what one exchange may take. Zero means the default.
+type Limits struct {
+	// MessageLifetime is how long an envelope may travel (default 5m, at most 1h).
+	MessageLifetime time.Duration `yaml:"message_lifetime,omitempty"`
+	// PeerTimeout bounds one request to a peer (default 20s).
+	PeerTimeout time.Duration `yaml:"peer_timeout,omitempty"`
+	// NegotiationTimeout ends a negotiation that has not concluded (default 15m).
+	NegotiationTimeout time.Duration `yaml:"negotiation_timeout,omitempty"`
+}
+
+// ErrConfig wraps every error about treaty.yaml.
+var ErrConfig = errors.New("configuration")
+
+// DecodeYAML decodes data strictly into v: unknown and duplicate keys and a second document are errors.
+func DecodeYAML(data []byte, v any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(v); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var more any
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return errors.New("more than one YAML document")
+	}
+	return nil
+}
+
+// LoadConfig reads and validates treaty.yaml in dir.
+func LoadConfig(dir string) (*Config, error) {
+	path := filepath.Join(dir, ConfigFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: there is no %s: make a node with `treaty init --dir %s`", ErrConfig, path, dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	var c Config
+	if err := DecodeYAML(data, &c); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	c.defaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	return &c, nil
+}
+
+func (c *Config) defaults() {
+	if c.Name == "" {
+		c.Name = c.Domain
+	}
+	if len(c.Agent) == 0 {
+		c.Agent = []string{"agents", "steward"}
+	}
+	if c.ProofDialect == "" {
+		c.ProofDialect = "spec"
+	}
+	if len(c.Metaproto.Transports) == 0 {
+		c.Metaproto.Transports = []string{"a2a-jsonrpc", "a2a-http+json"}
+	}
+	setDefault(&c.Metaproto.MaxOffers, 4)
+	setDefault(&c.Limits.MessageLifetime, 5*time.Minute)
+	setDefault(&c.Limits.PeerTimeout, 20*time.Second)
+	setDefault(&c.Limits.NegotiationTimeout, 15*time.Minute)
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Validate says the first thing that is wrong and what to do about it.
+func (c *Config) Validate() error {
+	if id, err := did.Parse("did:wba:" + c.Domain); err != nil || id.Port() != 0 || len(id.Path()) != 0 {
+		return fmt.Errorf("domain: %q is not a plain domain name in lower case (a deployment's names carry no port; map addresses with hosts)", c.Domain)
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("listen: %q is not host:port", c.Listen)
+	}
+	if c.TLS.Cert == "" || c.TLS.Key == "" {
+		return errors.New("tls: cert and key are both needed; `treaty init --dev-ca DIR` makes them for a try on one machine")
+	}
+	if c.Keys.Identity == "" {
+		return errors.New("keys.identity: name the age identity file that unseals the node's keys")
+	}
+	switch did.Dialect(c.ProofDialect) {
+	case did.DialectSpec, did.DialectSDK, did.DialectW3C:
+	default:
+		return fmt.Errorf("proof_dialect: %q is none of spec, sdk, w3c", c.ProofDialect)
+	}
+	if (c.Datasets == "") != (c.Policy == "") {
+		return errors.New("datasets and policy go together: what is on offer, and what may be granted of it")
+	}
+	if c.Datasets != "" && (c.DataPlane.DID == "" || !strings.HasPrefix(c.DataPlane.URL, "https://")) {
+		return errors.New("data_plane: did and an https url are needed when datasets are on offer")
+	}
+	if n := c.Metaproto.MaxOffers; n < 1 || n > 16 {
+		return fmt.Errorf("metaproto.max_offers: %d is not between 1 and 16", n)
+	}
+	if l := c.Limits.MessageLifetime; l < 0 || l > time.Hour {
+		return fmt.Errorf("limits.message_lifetime: %s is not between 0 and 1h", l)
+	}
+	if c.Limits.PeerTimeout < 0 || c.Limits.NegotiationTimeout < 0 {
+		return errors.New("limits: durations are not negative")
+	}
+	for from, to := range c.Hosts {
+		if _, _, err := net.SplitHostPort(from); err != nil {
+			return fmt.Errorf("hosts: %q is not host:port", from)
+		}
+		if _, _, err := net.SplitHostPort(to); err != nil {
+			return fmt.Errorf("hosts: %q is not address:port", to)
+		}
+	}
+	return c.Trust.Validate()
+}
+
+// AgentDID is the contracting identity for a binding key with this thumbprint (did:wba, e1_ profile).
+func (c *Config) AgentDID(thumbprint string) (did.DID, error) {
+	return did.Parse("did:wba:" + c.Domain + ":" + strings.Join(c.Agent, ":") + ":e1_" + thumbprint)
+}
+
+// ServiceDID is the bare-domain identity (serviceDid of the agent's services).
+func (c *Config) ServiceDID() (did.DID, error) { return did.Parse("did:wba:" + c.Domain) }
+
+// Path resolves p against the node's folder.
+func Path(dir, p string) string {
+	if p == "" || filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(dir, p)
+}
+
+// FetchConfig is what the guarded client needs from this configuration.
+func (c *Config) FetchConfig(dir string) (fetch.Config, error) {
+	roots, err := LoadRoots(Path(dir, c.CA))
+	if err != nil {
+		return fetch.Config{}, err
+	}
+	return fetch.Config{Hosts: c.Hosts, RootCAs: roots, Timeout: c.Limits.PeerTimeout}, nil
+}
+
+// LoadRoots returns the system's certificate authorities and those in the PEM file, or nil for no file.
+func LoadRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // nil roots mean the system's
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: ca: %w", ErrConfig, err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%w: ca: %s holds no certificate", ErrConfig, file)
+	}
+	return roots, nil
+}

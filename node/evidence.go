@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/ledger/evidence"
+	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// Evidence implements [httpapi.Admin]: it compiles and signs the evidence bundle of a contract in force.
+func (n *Node) Evidence(ctx context.Context, contractID string) ([]byte, error) {
+	in := evidence.Input{Node: n.self().String(), ContractID: contractID, From: ledger.Genesis(n.self().String())}
+	var rec store.ContractRecord
+	err := n.db.View(ctx, func(tx store.Tx) (err error) {
+		if rec, err = tx.GetContract(contractID); err != nil {
+			return err
+		}
+		in.Contract, in.Activation, in.ContextID = rec.Bytes, rec.Activation, rec.ContextID
+		if in.Agreement, err = agreementOf(tx, n.self(), rec); err != nil {
+			return err
+		}
+		if in.Messages, err = messagesOf(tx, n.self(), rec); err != nil {
+			return err
+		}
+		in.Events, err = segment(tx, rec)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rec.Activation == nil {
+		return nil, &httpapi.Error{Kind: httpapi.KindUsage, Message: fmt.Sprintf("contract %s is %s; evidence is compiled of contracts that came into force", rec.ID, rec.State)}
+	}
+	if len(in.Events) > 0 {
+		if in.From, err = n.headBefore(ctx, in.Events[0].Seq); err != nil {
+			return nil, err
+		}
+	}
+	if in.Documents, err = n.documentsOf(ctx, rec); err != nil {
+		return nil, err
+	}
+	return evidence.Build(ctx, in, n.id.keys.Binding, n.clock.Now())
+}
+
+func agreementOf(tx store.Tx, self did.DID, rec store.ContractRecord) ([]byte, error) {
+	conv, err := tx.GetConversation(self.String(), rec.Peer, rec.ContextID)
+	if err != nil {
+		return nil, err
+	}
+	var s negotiation.Session
+	if err := json.Unmarshal(conv.State, &s); err != nil {
+		return nil, err
+	}
+	a := s.Agreement()
+	if a == nil {
+		return nil, fmt.Errorf("conversation %s holds a contract and no agreement", rec.ContextID)
+	}
+	return a.Canonical()
+}
+
+func messagesOf(tx store.Tx, self did.DID, rec store.ContractRecord) ([]evidence.Message, error) {
+	list, err := tx.ListEnvelopes(self.String(), rec.Peer, rec.ContextID)
+	if err != nil {
+		return nil, err
+	}
+	var out []evidence.Message
+	for _, e := range list {
+		out = append(out, evidence.Message{Raw: e.Bytes, Salt: e.Salt, Body: e.Plaintext})
+	}
+	return out, nil
+}
+
+// segment is the part of the log from the conversation's first event to the contract's last one so far.
+func segment(tx store.Tx, rec store.ContractRecord) ([]ledger.Event, error) {
+	first, err := tx.FindEvents(store.EventFilter{Context: rec.ContextID, Limit: 1})
+	if err != nil || len(first) == 0 {
+		return nil, err
+	}
+	last := first[0].Seq
+	for _, f := range []store.EventFilter{{Context: rec.ContextID}, {Contract: rec.ID}} {
+		list, err := tx.FindEvents(f)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) > 0 {
+			last = max(last, list[len(list)-1].Seq)
+		}
+	}
+	var out []ledger.Event
+	for after := first[0].Seq - 1; after < last; {
+		batch, err := tx.Events(after, int(min(last-after, store.MaxList)))
+		if err != nil || len(batch) == 0 {
+			return out, err
+		}
+		out = append(out, batch...)
+		after = out[len(out)-1].Seq
+	}
+	return out, nil
+}
+
+func (n *Node) headBefore(ctx context.Context, seq uint64) (ledger.Head, error) {
+	if seq <= 1 {
+		return ledger.Genesis(n.self().String()), nil
+	}
+	list, err := n.Events(ctx, seq-2, 1)
+	if err != nil {
+		return ledger.Head{}, err
+	}
+	if len(list) != 1 {
+		return ledger.Head{}, fmt.Errorf("event %d is missing", seq-1)
+	}
+	return list[0].Head(), nil
+}
+
+// documentsOf are both parties' documents in the versions pinned when the contract was made.
+func (n *Node) documentsOf(ctx context.Context, rec store.ContractRecord) ([][]byte, error) {
+	c, err := contract.Parse(rec.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	docs := [][]byte{n.id.agent.Raw()}
+	for _, s := range []string{c.Parties.Buyer, c.Parties.Vendor} {
+		id, err := did.Parse(s)
+		if err != nil {
+			return nil, err
+		}
+		if id == n.self() {
+			continue
+		}
+		pins, err := n.db.History(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for i := len(pins) - 1; i >= 0; i-- {
+			if i == 0 || !pins[i].FirstSeen.After(rec.Created) {
+				docs = append(docs, pins[i].Raw)
+				break
+			}
+		}
+	}
+	return docs, nil
+}

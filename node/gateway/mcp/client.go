@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mcp is the buyer's way to a vendor's data plane: MCP over Streamable HTTP, every request signed by the transport it
+// is given.
+//
+// What it guarantees: a refusal, which is the data owner's decision, and a transport fault, where nobody decided anything, are
+// different errors (C11); a refusal's text comes word for word; an answer is returned only with a receipt that the data
+// plane's key signed over this contract, this query and this result. Every call ends within its context or its time limit.
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/datatools"
+)
+
+// Timeout bounds a call whose context has no earlier end.
+const Timeout = 60 * time.Second
+
+// Refused is the data plane's decision.
+type Refused struct {
+	Code string // the text's first word, such as SCOPE_DENIED
+	Text string // word for word
+}
+
+func (e *Refused) Error() string { return e.Text }
+
+// ErrTransport wraps every fault in which no decision was received.
+var ErrTransport = errors.New("mcp: no answer from the data plane")
+
+// ErrAnswer: what came back is not an answer to this query by this data plane.
+var ErrAnswer = errors.New("mcp: the data plane's answer does not hold")
+
+// Answer is a verified answer.
+type Answer struct {
+	Result  *datatools.Result
+	Raw     json.RawMessage // the result as received; its digest is the receipt's
+	Receipt *contract.Receipt
+}
+
+// Query asks the data plane of c. client signs; plane is the data plane's verified document.
+func Query(ctx context.Context, client *http.Client, c *contract.Contract, plane *did.Document, req contract.Request) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "treaty", Version: "1"}, nil).Connect(ctx, &sdk.StreamableClientTransport{
+		Endpoint: c.Parties.DataPlane.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true,
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTransport, err)
+	}
+	defer session.Close()
+	res, err := session.CallTool(ctx, &sdk.CallToolParams{Name: datatools.QueryRecords, Arguments: datatools.Input(req)})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTransport, err)
+	}
+	if res.IsError {
+		return nil, refusal(res)
+	}
+	return answer(res, c, plane, req)
+}
+
+func refusal(res *sdk.CallToolResult) error {
+	var text strings.Builder
+	for _, part := range res.Content {
+		if t, ok := part.(*sdk.TextContent); ok {
+			text.WriteString(t.Text)
+		}
+	}
+	code, _, _ := strings.Cut(text.String(), " ")
+	return &Refused{Code: strings.TrimSuffix(code, ":"), Text: text.String()}
+}
+
+func answer(res *sdk.CallToolResult, c *contract.Contract, plane *did.Document, req contract.Request) (*Answer, error) {
+	structured, err := json.Marshal(res.StructuredContent)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	result, receipt, err := datatools.ParseOutput(structured)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	query, err := req.Digest()
+	if err != nil {
+		return nil, err
+	}
+	if !receipt.QueryDigest.Equal(query) || receipt.Caller != req.Caller {
+		return nil, fmt.Errorf("%w: the receipt is about another query", ErrAnswer)
+	}
+	if err := receipt.VerifyFor(c, plane); err != nil {
+		return nil, fmt.Errorf("%w: receipt: %w", ErrAnswer, err)
+	}
+	var out datatools.QueryOutput
+	if err := json.Unmarshal(structured, &out); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+	}
+	return &Answer{Result: result, Raw: out.Result, Receipt: receipt}, nil
+}

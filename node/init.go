@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/internal/devca"
+	"github.com/treaty-node/treaty/node/internal/keystore"
+	"github.com/treaty-node/treaty/node/store/sqlite"
+)
+
+// InitOptions say what node to make. Domain, Listen, HumanKeyOut, RecoveryKeyOut and Passphrase are needed, and either DevCA or
+// Cert and Key.
+type InitOptions struct {
+	Dir    string
+	Domain string
+	Name   string
+	Listen string
+	// DevCA is the folder of a development CA, made if it is missing; it issues the listener's certificate.
+	DevCA     string
+	Cert, Key string
+	CA        string            // PEM of further authorities to trust
+	Hosts     map[string]string // see Config.Hosts
+	Open      bool              // first contact open instead of closed
+	Allow     []string          // trust patterns
+	// HumanKeyOut and RecoveryKeyOut are where the two keys go that the node must not be able to use, sealed with
+	// Passphrase. They must not lie in Dir.
+	HumanKeyOut, RecoveryKeyOut string
+	Passphrase                  string
+	WorkFactor                  int // of the passphrase's scrypt; 0: a safe default
+	// Datasets and Policy are files to copy into Dir (vendor); DataPlane is where the data is queried.
+	Datasets, Policy string
+	DataPlane        DataPlane
+	Needs            string   // file to copy into Dir (buyer)
+	Transports       []string // preferred first
+}
+
+// InitResult is what Init made.
+type InitResult struct {
+	DID      string   `json:"did"`
+	Service  string   `json:"serviceDid"`
+	Dir      string   `json:"dir"`
+	Document string   `json:"document"` // URL where peers will look
+	Files    []string `json:"files"`
+}
+
+const (
+	identityFile = "unlock.age-identity"
+	datasetsFile = "datasets.yaml"
+	policyFile   = "policy.yaml"
+	needsFile    = "needs.yaml"
+)
+
+// Init makes a node's folder: configuration, keys, documents, certificate and an empty store. It never replaces anything: a
+// folder that holds a node already is refused.
+func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	for _, d := range []string{o.Dir, filepath.Join(o.Dir, DocumentsDir), filepath.Join(o.Dir, KeysDir), filepath.Join(o.Dir, "tls")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.certificate(); err != nil {
+		return nil, err
+	}
+	text := o.yaml()
+	var cfg Config
+	if err := DecodeYAML([]byte(text), &cfg); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	cfg.defaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	now := clock.System{}.Now().Truncate(time.Second)
+	keys, agent, service, err := newIdentity(ctx, &cfg, now)
+	if err != nil {
+		return nil, err
+	}
+	files, err := o.saveKeys(keys)
+	if err != nil {
+		return nil, err
+	}
+	write := map[string][]byte{
+		filepath.Join(DocumentsDir, agentDocument):   agent,
+		filepath.Join(DocumentsDir, serviceDocument): service,
+	}
+	for name, from := range map[string]string{datasetsFile: o.Datasets, policyFile: o.Policy, needsFile: o.Needs} {
+		if from == "" {
+			continue
+		}
+		if write[name], err = os.ReadFile(from); err != nil {
+			return nil, err
+		}
+	}
+	for name, data := range write {
+		path := filepath.Join(o.Dir, name)
+		if err := writeNew(path, data, 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, path)
+	}
+	id, _, err := did.SplitKeyID(keys[0].KID)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqlite.Create(ctx, filepath.Join(o.Dir, StoreFile), sqlite.Options{Node: id.String(), Process: "treaty"})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	// The configuration comes last: a folder without it holds no node, so that an interrupted init can be cleared away.
+	if err := writeNew(filepath.Join(o.Dir, ConfigFile), []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	files = append(files, filepath.Join(o.Dir, StoreFile), filepath.Join(o.Dir, ConfigFile))
+	service1, _ := cfg.ServiceDID()
+	return &InitResult{DID: id.String(), Service: service1.String(), Dir: o.Dir, Document: id.DocumentURL(), Files: files}, nil
+}
+
+func (o *InitOptions) check() error {
+	if _, err := os.Lstat(filepath.Join(o.Dir, ConfigFile)); err == nil {
+		return fmt.Errorf("%w: %s holds a node already; nothing was changed", ErrConfig, o.Dir)
+	}
+	if o.HumanKeyOut == "" || o.RecoveryKeyOut == "" {
+		return fmt.Errorf("%w: say where the human and the recovery key go (--human-key-out, --recovery-key-out): out of the node's reach", ErrConfig)
+	}
+	if o.Passphrase == "" {
+		return fmt.Errorf("%w: the human and the recovery key need a passphrase (--passphrase-file)", ErrConfig)
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	for _, p := range []string{o.HumanKeyOut, o.RecoveryKeyOut} {
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(abs, dir+string(filepath.Separator)) {
+			return fmt.Errorf("%w: %s lies in the node's folder; the node must not hold that key", ErrConfig, p)
+		}
+		if _, err := os.Lstat(abs); err == nil {
+			return fmt.Errorf("%w: %s exists; nothing was changed", ErrConfig, p)
+		}
+	}
+	if o.DevCA == "" && (o.Cert == "" || o.Key == "") {
+		return fmt.Errorf("%w: give the listener's certificate (--tls-cert, --tls-key), or --dev-ca for a try on one machine", ErrConfig)
+	}
+	return nil
+}
+
+// certificate issues the listener's certificate from the development CA, which it makes if there is none.
+func (o *InitOptions) certificate() error {
+	if o.DevCA == "" {
+		return nil
+	}
+	ca, err := DevCA(o.DevCA)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	o.Cert, o.Key = filepath.Join(dir, "tls", "cert.pem"), filepath.Join(dir, "tls", "key.pem")
+	if o.CA, err = filepath.Abs(filepath.Join(o.DevCA, devca.CertFile)); err != nil {
+		return err
+	}
+	return ca.IssueFiles(o.Cert, o.Key, o.Domain)
+}
+
+// DevCA loads the development CA in dir, or makes it.
+func DevCA(dir string) (*devca.CA, error) {
+	ca, err := devca.Load(dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return ca, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if ca, err = devca.New(devca.Options{}); err != nil {
+		return nil, err
+	}
+	return ca, ca.Save(dir)
+}
+
+// saveKeys seals the node's own keys to its identity file, and the two others with the passphrase, elsewhere.
+func (o *InitOptions) saveKeys(keys []keystore.Key) (files []string, err error) {
+	unlock, err := keystore.NewIdentityFile(filepath.Join(o.Dir, identityFile))
+	if err != nil {
+		return nil, err
+	}
+	factor := o.WorkFactor
+	if factor == 0 {
+		factor = keystore.DefaultWorkFactor
+	}
+	people, err := keystore.PassphraseRecipient(o.Passphrase, factor)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		var path string
+		switch k.Role {
+		case keystore.Human:
+			path, err = o.HumanKeyOut, keystore.SaveAs(o.HumanKeyOut, k, people)
+		case keystore.Recovery:
+			path, err = o.RecoveryKeyOut, keystore.SaveAs(o.RecoveryKeyOut, k, people)
+		case keystore.Signing, keystore.Kex, keystore.Service, keystore.Receipt:
+			path, err = keystore.Save(filepath.Join(o.Dir, KeysDir), k, unlock.Recipient())
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, path)
+	}
+	return append(files, filepath.Join(o.Dir, identityFile)), nil
+}
+
+// writeNew writes a file that must not exist, and has it on disk when it returns.
+func writeNew(path string, data []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// yaml is the configuration as it is written: short, with what an operator will want to change.
+func (o *InitOptions) yaml() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Treaty node configuration. Unknown keys are errors; docs/configuration.md has every key.")
+	line("domain: %s", o.Domain)
+	if o.Name != "" {
+		line("name: %q", o.Name)
+	}
+	line("agent: [agents, steward]")
+	line("listen: %q", o.Listen)
+	line("tls: {cert: %q, key: %q}", o.Cert, o.Key)
+	if o.CA != "" {
+		line("ca: %q", o.CA)
+	}
+	if len(o.Hosts) > 0 {
+		line("# Where a name is dialled, for machines without DNS. Changes no name, URL or certificate check.")
+		line("hosts:")
+		for _, k := range sorted(o.Hosts) {
+			line("  %q: %q", k, o.Hosts[k])
+		}
+	}
+	line("keys: {identity: %q}", identityFile)
+	line("# Who this node deals with. closed: only the allow list; open: anybody who verifies. Deny beats allow.")
+	line("trust:")
+	if o.Open {
+		line("  first_contact: open")
+	} else {
+		line("  first_contact: closed")
+	}
+	if len(o.Allow) > 0 {
+		line("  allow:")
+		for _, p := range o.Allow {
+			line("    - %q", p)
+		}
+	}
+	if o.Datasets != "" {
+		line("datasets: %s", datasetsFile)
+		line("policy: %s", policyFile)
+		line("data_plane: {did: %q, url: %q}", o.DataPlane.DID, o.DataPlane.URL)
+	}
+	if o.Needs != "" {
+		line("needs: %s", needsFile)
+	}
+	if len(o.Transports) > 0 {
+		line("metaproto: {transports: [%s]}", strings.Join(o.Transports, ", "))
+	}
+	return b.String()
+}

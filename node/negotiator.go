@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/gateway/a2a"
+	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// negotiator shows negotiations as A2A tasks. There is no second record: a task is the conversation, seen from outside.
+type negotiator struct {
+	service *negotiation.Service
+	db      store.Store
+	self    did.DID
+}
+
+var taskStates = map[negotiation.Phase]a2a.State{
+	negotiation.PhaseMeta:       a2a.InputRequired,
+	negotiation.PhaseAsking:     a2a.InputRequired,
+	negotiation.PhaseOffered:    a2a.InputRequired,
+	negotiation.PhaseAccepted:   a2a.InputRequired,
+	negotiation.PhaseActivating: a2a.Working,
+	negotiation.PhaseInForce:    a2a.Completed,
+	negotiation.PhaseRejected:   a2a.Rejected,
+	negotiation.PhaseWithdrawn:  a2a.Canceled,
+	negotiation.PhaseExpired:    a2a.Failed,
+	negotiation.PhaseFailed:     a2a.Failed,
+}
+
+// Receive implements [a2a.Negotiator].
+func (n negotiator) Receive(ctx context.Context, caller did.DID, raw []byte) (a2a.Reply, error) {
+	res, err := n.service.Receive(ctx, caller, raw)
+	if err != nil {
+		return a2a.Reply{}, err
+	}
+	return a2a.Reply{
+		TaskID: res.TaskID, ContextID: res.ContextID, State: taskStates[res.Phase], Envelope: res.Reply, Artifact: res.Artifact, Updated: res.Updated,
+	}, nil
+}
+
+// Lookup implements [a2a.Negotiator].
+func (n negotiator) Lookup(ctx context.Context, caller did.DID, taskID string) (reply a2a.Reply, err error) {
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		conv, err := tx.FindConversation(n.self.String(), taskID)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) || err == nil && (conv.Peer != caller.String() || conv.TaskID != taskID) {
+			return a2a.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		reply, err = n.view(tx, conv)
+		return err
+	})
+	return reply, err
+}
+
+// List implements [a2a.Negotiator].
+func (n negotiator) List(ctx context.Context, caller did.DID, f a2a.ListFilter) (list []a2a.Reply, err error) {
+	err = n.db.View(ctx, func(tx store.Tx) error {
+		all, err := tx.ListConversations(store.ConversationFilter{Own: n.self.String(), Peer: caller.String()})
+		if err != nil {
+			return err
+		}
+		for _, conv := range all {
+			if f.ContextID != "" && conv.ContextID != f.ContextID || len(list) >= f.Limit {
+				continue
+			}
+			reply, err := n.view(tx, conv)
+			if err != nil {
+				return err
+			}
+			list = append(list, reply)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// view is a conversation with the last envelope that went to the caller.
+func (n negotiator) view(tx store.Tx, conv store.Conversation) (a2a.Reply, error) {
+	envelopes, err := tx.ListEnvelopes(conv.Own, conv.Peer, conv.ContextID)
+	if err != nil {
+		return a2a.Reply{}, err
+	}
+	phase := negotiation.Phase(conv.Phase)
+	reply := a2a.Reply{TaskID: conv.TaskID, ContextID: conv.ContextID, State: taskStates[phase], Updated: conv.Updated}
+	slices.Reverse(envelopes)
+	for _, e := range envelopes {
+		if e.Direction == store.Out {
+			reply.Envelope, reply.Artifact = e.Bytes, phase == negotiation.PhaseInForce
+			break
+		}
+	}
+	return reply, nil
+}

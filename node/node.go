@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node composes a company's trust node: it reads the configuration, checks the node's identity, builds the parts,
+// wires them, runs them and stops them. The parts decide; this package decides nothing.
+//
+// What it guarantees: a node does not start on documents or keys that a peer would refuse, on a store that is missing, or on
+// a port that something else holds; the admin interface is a Unix socket that only the node's user can open; whatever a
+// peer names is fetched by the one guarded client.
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/did/resolver"
+	"github.com/treaty-node/treaty/did/resolver/fetch"
+	"github.com/treaty-node/treaty/node/gateway/a2a"
+	"github.com/treaty-node/treaty/node/gateway/mcp"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/internal/trust"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/store"
+	"github.com/treaty-node/treaty/node/store/sqlite"
+)
+
+// Version names the build; the Makefile sets it.
+var Version = "development"
+
+// Service is the name that health checks answer with.
+const Service = "treaty"
+
+const (
+	skew        = 30 * time.Second
+	sweepEvery  = 5 * time.Second
+	drainFor    = 5 * time.Second
+	documentAge = time.Minute // what caches are told about public documents
+	maxSocket   = 104         // bytes of a Unix socket's path that every system takes
+	socketUmask = 0o177
+	maxAnswer   = 40 << 20 // bytes of a data plane's answer
+)
+
+// Options of a node process.
+type Options struct {
+	Log     *slog.Logger
+	Process string // name in the event log
+}
+
+// Node is an open node. Close it, or Run it, which closes it.
+type Node struct {
+	dir      string
+	cfg      *Config
+	log      *slog.Logger
+	clock    *clock.Secure
+	db       *sqlite.DB
+	id       *identity
+	trust    *trust.Live
+	resolver *resolver.Resolver
+	client   *http.Client // guarded, unsigned: documents and cards
+	signed   *http.Client // guarded, signed by the binding key: A2A
+	data     *http.Client // the same for data planes: larger answers, more time
+	offer    *catalogue   // nil: no dataset on offer
+	nego     *negotiation.Service
+	public   http.Handler
+
+	driving sync.WaitGroup
+	life    context.Context //nolint:containedctx // the time the node runs: conversations outlive the request that starts them
+	stop    context.CancelFunc
+}
+
+// Open reads the folder and builds the node. Nothing is listened on before Run.
+func Open(ctx context.Context, dir string, o Options) (*Node, error) {
+	cfg, err := LoadConfig(dir)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	n := &Node{dir: dir, cfg: cfg, log: o.Log, trust: trust.NewLive(cfg.Trust)}
+	if n.log == nil {
+		n.log = slog.New(slog.DiscardHandler)
+	}
+	if n.id, err = loadIdentity(dir, cfg, clock.System{}.Now()); err != nil {
+		return nil, usageError(err)
+	}
+	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(dir, StoreFile), sqlite.Options{Node: n.self().String(), Process: o.Process})
+	if err != nil {
+		return nil, usageError(fmt.Errorf("store: %w (a missing store is never made anew: `treaty restore` puts a backup in its place)", err))
+	}
+	if err := n.build(ctx); err != nil {
+		return nil, errors.Join(err, n.db.Close())
+	}
+	return n, nil
+}
+
+func usageError(err error) error {
+	return &httpapi.Error{Kind: httpapi.KindUsage, Message: err.Error()}
+}
+
+func (n *Node) self() did.DID { return n.id.agent.ID() }
+
+func (n *Node) build(ctx context.Context) (err error) {
+	n.life, n.stop = context.WithCancel(context.Background())
+	if n.clock, err = clock.NewSecure(ctx, clock.System{}, store.ClockFloor(n.db)); err != nil {
+		return err
+	}
+	guard, err := n.cfg.FetchConfig(n.dir)
+	if err != nil {
+		return usageError(err)
+	}
+	if err := guard.Validate(); err != nil {
+		return usageError(err)
+	}
+	n.client = fetch.NewClient(guard)
+	n.signed = n.signing(guard)
+	guard.Timeout, guard.MaxBody = mcp.Timeout, maxAnswer
+	n.data = n.signing(guard)
+	n.resolver = resolver.New(resolver.Options{Client: n.client, Pins: n.db, Admit: n.admit, Now: n.clock.Now, Timeout: n.cfg.Limits.PeerTimeout})
+	if n.cfg.Datasets != "" {
+		if n.offer, err = loadCatalogue(n.dir, n.cfg); err != nil {
+			return usageError(err)
+		}
+	}
+	nego := negotiation.Config{
+		Keys: func() negotiation.Keys { return n.id.keys }, Store: n.db, Resolver: n.resolver,
+		Contracts: n.trust.MayContract,
+		Meta:      n.cfg.MetaPolicy, Connector: n, Now: n.clock.Now, Skew: skew,
+		Lifetime: n.cfg.Limits.MessageLifetime, Deadline: n.cfg.Limits.NegotiationTimeout, Log: n.log,
+	}
+	if n.offer != nil {
+		nego.Decider = n.offer
+	}
+	n.nego = negotiation.New(nego)
+	n.public, err = n.publicHandler(ctx)
+	return err
+}
+
+// signing is the guarded client whose every request carries the binding key's signature.
+func (n *Node) signing(guard fetch.Config) *http.Client {
+	return &http.Client{
+		Transport: &httpsig.Transport{Base: fetch.NewTransport(guard), Signer: func() did.Signer { return n.id.keys.Binding }, Now: n.clock.Now},
+		Timeout:   guard.Timeout,
+	}
+}
+
+// publicHandler builds what the internet sees.
+func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
+	origin := "https://" + n.cfg.Domain
+	site, card, err := n.site(ctx, origin)
+	if err != nil {
+		return nil, err
+	}
+	negotiationParams, err := card.Negotiation()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a2a.DescribeNegotiation(negotiationParams, origin)
+	if err != nil {
+		return nil, err
+	}
+	verifier, err := httpsig.NewVerifier(httpsig.Options{
+		Origins: []string{origin}, Resolver: n.resolver, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
+		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: n.clock.Now}),
+		Admit:  n.trust.Admit,
+	})
+	if err != nil {
+		return nil, err
+	}
+	gateway, err := a2a.Handler(a2a.Config{
+		Negotiator: negotiator{n.nego, n.db, n.self()}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
+		Describe: func(context.Context) (a2a.Answer, error) { return answer, nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return httpapi.PublicHandler(httpapi.Public{
+		Site: site, Paths: site.Paths(), A2A: verifier.Optional(gateway),
+		Health: httpapi.Health{Service: Service, Build: Version, DID: n.self().String()},
+		Ready:  n.ready,
+	}), nil
+}
+
+// ready says what is missing for the node to work, nil when nothing is.
+func (n *Node) ready(ctx context.Context) error {
+	return n.db.View(ctx, func(tx store.Tx) error {
+		_, err := tx.Head()
+		return err
+	})
+}
+
+// Run listens, calls ready when both listeners answer, and serves until ctx ends or something breaks. It closes the node.
+func (n *Node) Run(ctx context.Context, ready func()) (err error) {
+	defer func() { err = errors.Join(err, n.Close()) }()
+	pair, err := tls.LoadX509KeyPair(Path(n.dir, n.cfg.TLS.Cert), Path(n.dir, n.cfg.TLS.Key))
+	if err != nil {
+		return usageError(fmt.Errorf("tls: %w", err))
+	}
+	public, err := listen(ctx, n.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	admin, err := listenAdmin(ctx, filepath.Join(n.dir, AdminSocket))
+	if err != nil {
+		return errors.Join(err, public.Close())
+	}
+	publicServer := httpapi.Server(n.public, n.log)
+	publicServer.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	adminServer := httpapi.Server(httpapi.AdminHandler(n), n.log)
+	adminServer.WriteTimeout, adminServer.ReadTimeout = 0, 0 // followers of the log stay; the socket is the operator's own
+	if err := n.record(ctx, ledger.Entry{Type: ledger.NodeStarted, Data: ledger.Started{Build: Version}}); err != nil {
+		return errors.Join(err, public.Close(), admin.Close())
+	}
+	if err := n.resume(ctx); err != nil {
+		return errors.Join(err, public.Close(), admin.Close())
+	}
+
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return serving(publicServer.ServeTLS(public, "", "")) })
+	g.Go(func() error { return serving(adminServer.Serve(admin)) })
+	g.Go(func() error { return n.housekeeping(gctx) })
+	g.Go(func() error {
+		<-gctx.Done()
+		n.stop()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+		defer cancel()
+		// Followers of the event log never leave by themselves.
+		return errors.Join(publicServer.Shutdown(drain), adminServer.Close())
+	})
+	ready()
+	return g.Wait()
+}
+
+func serving(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Close ends what runs and closes the store.
+func (n *Node) Close() error {
+	n.stop()
+	n.driving.Wait()
+	persist := n.clock.Persist(context.Background(), true)
+	return errors.Join(persist, n.db.Close())
+}
+
+// housekeeping ends conversations whose time is up and keeps the clock's floor.
+func (n *Node) housekeeping(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := n.nego.Sweep(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("sweep", "err", err)
+			}
+			if err := n.clock.Persist(ctx, false); err != nil && ctx.Err() == nil {
+				n.log.Error("clock", "err", err)
+			}
+			if err := n.forget(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("deleting answers whose retention has ended", "err", err)
+			}
+		}
+	}
+}
+
+// forget deletes received data whose retention has ended: the contract's promise.
+func (n *Node) forget(ctx context.Context) error {
+	return n.db.Update(ctx, func(tx store.Tx) error {
+		_, err := tx.DeleteAnswersBefore(n.clock.Now())
+		return err
+	})
+}
+
+// resume goes on with every negotiation that this buyer had not concluded.
+func (n *Node) resume(ctx context.Context) error {
+	ids, err := n.nego.Unfinished(ctx)
+	for _, id := range ids {
+		n.drive(id)
+	}
+	return err
+}
+
+// drive runs a negotiation in the background for as long as the node runs.
+func (n *Node) drive(contextID string) {
+	n.driving.Go(func() {
+		if err := n.nego.Drive(n.life, contextID); err != nil && n.life.Err() == nil && !errors.Is(err, negotiation.ErrBusy) {
+			n.log.Error("negotiation stopped", "contextId", contextID, "err", err)
+		}
+	})
+}
+
+// listen explains a port that is taken.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, usageError(fmt.Errorf("listen: %s is taken by another program; stop it or change listen in %s", addr, ConfigFile))
+	}
+	if err != nil {
+		return nil, usageError(fmt.Errorf("listen: %w", err))
+	}
+	return l, nil
+}
+
+// listenAdmin opens the admin socket, mode 0600 from the start. A socket that nobody answers on is left from a crash and
+// replaced; one that answers belongs to a running node.
+func listenAdmin(ctx context.Context, path string) (net.Listener, error) {
+	if len(path) > maxSocket {
+		return nil, usageError(fmt.Errorf("admin socket: the path %s is too long for a Unix socket (%d bytes); use a shorter --dir", path, maxSocket))
+	}
+	if _, err := os.Lstat(path); err == nil {
+		var d net.Dialer
+		if c, err := d.DialContext(ctx, "unix", path); err == nil {
+			return nil, errors.Join(usageError(fmt.Errorf("admin socket: another node is running on this folder (%s)", path)), c.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	old := syscall.Umask(socketUmask)
+	defer syscall.Umask(old)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("admin socket: %w", err)
+	}
+	return l, nil
+}
+
+func (n *Node) record(ctx context.Context, entries ...ledger.Entry) error {
+	return n.db.Update(ctx, func(tx store.Tx) error {
+		for _, e := range entries {
+			if _, err := tx.Append(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Restore puts a backup in place of a missing store, after checking it. It returns how many events its chain holds.
+func Restore(ctx context.Context, dir, backup string) (uint64, error) {
+	head, err := sqlite.Restore(ctx, backup, filepath.Join(dir, StoreFile))
+	if err != nil {
+		return 0, &httpapi.Error{Kind: httpapi.KindVerification, Message: "restore: " + err.Error()}
+	}
+	return head.Seq, nil
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/node/gateway/mcp"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// Query implements [httpapi.Admin]: it asks the data plane that the contract names, directly. What was asked and what came
+// of it is logged; the data itself is kept apart, until the contract's retention ends.
+func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.QueryResult, error) {
+	c, err := n.ownContract(ctx, q.ContractID)
+	if err != nil {
+		return httpapi.QueryResult{}, err
+	}
+	if q.Purpose == "" {
+		q.Purpose = c.Purpose
+	}
+	if q.Dataset == "" {
+		q.Dataset = c.Dataset
+	}
+	req := datatools.Input(contract.Request{
+		ContractID: c.ID, Purpose: q.Purpose, Dataset: q.Dataset, Aggregates: q.Aggregates, GroupBy: q.GroupBy, Filters: q.Filters, OrderBy: q.OrderBy, Limit: q.Limit,
+	}).Request(n.self().String())
+	log := func(kind string, data any) ledger.Entry {
+		return ledger.Entry{Type: kind, Contract: c.ID, Peer: c.Parties.Vendor, Data: data}
+	}
+	if err := n.record(ctx, log(ledger.QuerySent, queryEvent(req))); err != nil {
+		return httpapi.QueryResult{}, err
+	}
+	plane, err := did.Parse(c.Parties.DataPlane.DID)
+	if err != nil {
+		return httpapi.QueryResult{}, err
+	}
+	doc, err := n.resolver.Resolve(ctx, plane)
+	if err != nil {
+		err = resolveError(err)
+		return httpapi.QueryResult{}, errors.Join(err, n.record(ctx, log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
+	}
+	answer, err := mcp.Query(ctx, n.data, c, doc, req)
+	var refused *mcp.Refused
+	switch {
+	case errors.As(err, &refused):
+		return httpapi.QueryResult{}, errors.Join(
+			&httpapi.Error{Kind: httpapi.KindRefused, Message: refused.Text},
+			n.record(ctx, log(ledger.QueryRefused, ledger.QueryRefusal{Code: refused.Code, Text: refused.Text})))
+	case err != nil:
+		kind := httpapi.KindUnreachable
+		if errors.Is(err, mcp.ErrAnswer) {
+			kind = httpapi.KindVerification
+		}
+		// The caller may be gone; what happened is recorded all the same.
+		return httpapi.QueryResult{}, errors.Join(&httpapi.Error{Kind: kind, Message: err.Error(), Hint: "nobody decided anything: the data plane did not answer, or not with something that can be verified"},
+			n.record(context.WithoutCancel(ctx), log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
+	}
+	return n.answered(ctx, c, answer, log)
+}
+
+// ownContract is a contract in force in which this node is the buyer.
+func (n *Node) ownContract(ctx context.Context, id string) (*contract.Contract, error) {
+	var rec store.ContractRecord
+	err := n.db.View(ctx, func(tx store.Tx) (err error) {
+		rec, err = tx.GetContract(id)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, &httpapi.Error{Kind: httpapi.KindNotFound, Message: fmt.Sprintf("there is no contract %q here", id), Hint: "treaty contracts list"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if rec.Role != "buyer" {
+		return nil, &httpapi.Error{Kind: httpapi.KindUsage, Message: "in this contract this node is the vendor; the buyer queries"}
+	}
+	return contract.Parse(rec.Bytes)
+}
+
+// answered stores the data with its deletion date, and logs what came.
+func (n *Node) answered(ctx context.Context, c *contract.Contract, a *mcp.Answer, log func(string, any) ledger.Entry) (httpapi.QueryResult, error) {
+	receipt, err := a.Receipt.Marshal()
+	if err != nil {
+		return httpapi.QueryResult{}, err
+	}
+	now := n.clock.Now()
+	err = n.db.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		if err := tx.PutAnswer(store.Answer{
+			Digest: a.Receipt.ResultDigest, ContractID: c.ID, Bytes: a.Raw, Created: now, DeleteAfter: now.Add(time.Duration(c.RetentionDays) * 24 * time.Hour),
+		}); err != nil {
+			return err
+		}
+		if err := tx.PutReceipt(store.Receipt{ID: a.Receipt.ID, ContractID: c.ID, Bytes: receipt, Created: now}); err != nil {
+			return err
+		}
+		_, err := tx.Append(log(ledger.QueryAnswered, ledger.Answer{
+			Rows: a.Receipt.Rows, UsedRows: a.Receipt.UsedRows, TotalRows: a.Receipt.TotalRows, ResultDigest: a.Receipt.ResultDigest, Receipt: a.Receipt.ID,
+		}))
+		return err
+	})
+	out := httpapi.QueryResult{
+		ContractID: c.ID, Columns: []string{}, Rows: a.Result.Rows, UsedRows: a.Result.UsedRows, TotalRows: a.Result.TotalRows,
+		ResultDigest: a.Receipt.ResultDigest, Receipt: json.RawMessage(receipt),
+	}
+	for _, col := range a.Result.Columns {
+		out.Columns = append(out.Columns, col.Name)
+	}
+	return out, err
+}
+
+func queryEvent(r contract.Request) ledger.Query {
+	q := ledger.Query{Dataset: r.Dataset, Purpose: r.Purpose, Aggregates: []string{}, GroupBy: r.GroupBy, Filters: []string{}}
+	for _, a := range r.Aggregates {
+		q.Aggregates = append(q.Aggregates, a.Op+"("+a.Column+")")
+	}
+	for _, f := range r.Filters {
+		q.Filters = append(q.Filters, f.String())
+	}
+	return q
+}
+
+// bounded is an error's text as it may enter the log.
+func bounded(err error) string {
+	const limit = 1000
+	s := strings.ToValidUTF8(err.Error(), "?")
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "…"
+	}
+	return s
+}

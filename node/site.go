@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/metaproto"
+	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/wellknown"
+)
+
+// site builds every public document from the identity and the catalogue. Only names and types of columns are in it.
+func (n *Node) site(ctx context.Context, origin string) (*wellknown.Site, *wellknown.Card, error) {
+	cfg, signer := n.cfg, n.id.keys.Binding
+	var plane *wellknown.DataPlane
+	var schemas []wellknown.Schema
+	if n.offer != nil {
+		id, err := did.Parse(cfg.DataPlane.DID)
+		if err != nil {
+			return nil, nil, usageError(fmt.Errorf("data_plane.did: %w", err))
+		}
+		plane = &wellknown.DataPlane{DID: id, URL: cfg.DataPlane.URL, Protocol: "MCP", Tools: tools()}
+		for _, id := range sorted(n.offer.schemas) {
+			s := n.offer.schemas[id]
+			out := wellknown.Schema{Type: s.Type, Dataset: s.Dataset, Description: s.Description}
+			for _, c := range s.Columns {
+				out.Columns = append(out.Columns, wellknown.Column{Name: c.Name, Type: c.Type})
+			}
+			schemas = append(schemas, out)
+		}
+	}
+	raw, err := wellknown.BuildCard(ctx, wellknown.CardSpec{
+		Agent: n.self(), Name: cfg.Name, Description: "Negotiates data contracts for " + cfg.Domain + ".", Version: Version,
+		Organization: cfg.Name, OrganizationURL: origin, Origin: origin, Schemas: schemas, DataPlane: plane,
+	}, signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	card, err := wellknown.ParseCard(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	adURL := origin + descriptionPath(cfg)
+	ad, err := wellknown.BuildAgentDescription(ctx, wellknown.ADSpec{
+		Agent: n.self(), URL: adURL, Name: cfg.Name, Description: card.Description, OwnerName: cfg.Name, OwnerURL: origin,
+		Created: n.id.agent.ProofCreated(), Interfaces: wellknown.Interfaces(origin, plane),
+	}, signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	docs := []wellknown.Document{wellknown.CardDocument(raw)}
+	for _, d := range []struct {
+		of  func([]byte) (wellknown.Document, error)
+		raw []byte
+	}{{wellknown.DIDDocument, n.id.agent.Raw()}, {wellknown.DIDDocument, n.id.service.Raw()}, {wellknown.AgentDescriptionDocument, ad}} {
+		doc, err := d.of(d.raw)
+		if err != nil {
+			return nil, nil, err
+		}
+		docs = append(docs, doc)
+	}
+	pages, err := wellknown.DescriptionPages(origin, []wellknown.Item{{ID: adURL, Name: cfg.Name}}, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	site, err := wellknown.NewSite(documentAge, append(docs, pages...)...)
+	return site, card, err
+}
+
+// tools are the signatures of the data plane's tools, as the card publishes them.
+func tools() []wellknown.Tool {
+	var out []wellknown.Tool
+	for _, t := range datatools.Tools() {
+		out = append(out, wellknown.Tool{Name: t.Name, Description: t.Description, InputSchema: json.RawMessage(t.InputSchema), OutputSchema: json.RawMessage(t.OutputSchema)})
+	}
+	return out
+}
+
+// What this build speaks. A peer may want more; it cannot get less.
+const (
+	maxMessageBytes  = 256 << 10
+	agreementSeconds = 24 * 60 * 60
+	roundsTimeLimit  = 2 * time.Minute
+)
+
+// MetaPolicy is what this node prefers and what it puts up with when two nodes agree on how to talk.
+func (c *Config) MetaPolicy() metaproto.Policy {
+	limits := metaproto.Limits{MaxOffers: c.Metaproto.MaxOffers, MaxRounds: c.Metaproto.MaxOffers, MaxMessageBytes: maxMessageBytes, AgreementSeconds: agreementSeconds}
+	return metaproto.Policy{
+		// One candidate opens the rounds: what this node likes best. What else it could live with shows when the peer counters.
+		Preferences: []metaproto.Candidate{{
+			ContractSchema: metaproto.ContractSchemaV1, Encoding: metaproto.EncodingJSON, HPKESuite: hpke.SuiteX25519, SessionKeys: metaproto.SessionKeysNone,
+			Transport: c.Metaproto.Transports[0], DataPlane: metaproto.DataPlane20251125, Approval: metaproto.ApprovalNone, Limits: limits,
+		}},
+		Floor: metaproto.Floor{
+			ContractSchemas: []string{metaproto.ContractSchemaV1}, Encodings: []string{metaproto.EncodingJSON}, HPKESuites: []hpke.Suite{hpke.SuiteX25519},
+			SessionKeys: []string{metaproto.SessionKeysNone}, Transports: c.Metaproto.Transports,
+			DataPlanes: []string{metaproto.DataPlane20251125, metaproto.DataPlane20250618}, Approvals: []string{metaproto.ApprovalNone},
+			LimitsMin: metaproto.Limits{MaxOffers: 1, MaxRounds: 1, MaxMessageBytes: 64 << 10, AgreementSeconds: 5 * 60},
+			LimitsMax: metaproto.Limits{MaxOffers: c.Metaproto.MaxOffers, MaxRounds: max(c.Metaproto.MaxOffers, 8), MaxMessageBytes: maxMessageBytes, AgreementSeconds: 7 * 24 * 60 * 60},
+		},
+		TimeLimit: roundsTimeLimit,
+	}
+}
