@@ -155,6 +155,8 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, err
 }
 
+var levels = map[csvimport.Level]slog.Level{csvimport.Error: slog.LevelError, csvimport.Warning: slog.LevelWarn, csvimport.Info: slog.LevelInfo}
+
 // loadDatasets imports every dataset, records it, and locks the engine.
 func (c *Config) loadDatasets(ctx context.Context, db store.Store, engine Engine, o Options) error {
 	entries := []ledger.Entry{{Type: ledger.NodeStarted, Data: ledger.Started{Build: o.Build}}}
@@ -162,7 +164,7 @@ func (c *Config) loadDatasets(ctx context.Context, db store.Store, engine Engine
 		rep, err := engine.Load(ctx, id, c.Sets[id], c.DataDir)
 		if rep != nil {
 			for _, f := range rep.Findings {
-				o.Log.Warn("import", "dataset", id, "level", f.Level, "code", f.Code, "line", f.Line, "column", f.Column, "count", f.Count, "text", f.Text)
+				o.Log.Log(ctx, levels[f.Level], "import", "dataset", id, "code", f.Code, "line", f.Line, "column", f.Column, "count", f.Count, "text", f.Text)
 			}
 		}
 		if err != nil {
