@@ -53,8 +53,8 @@ func BenchmarkDocumentK1(b *testing.B) {
 	})
 }
 
-// BenchmarkDocument compares the document proof check with its floor: one Ed25519 verification and
-// two SHA-256, of the document and of the proof options.
+// BenchmarkDocument compares the document proof check with its floor: one Ed25519 verification and two SHA-256,
+// of the document and of the proof options.
 func BenchmarkDocument(b *testing.B) {
 	id := newIdentity(b, did.Ed25519)
 	signed := id.sign(b, did.DialectSpec)

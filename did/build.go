@@ -21,8 +21,8 @@ type MethodSpec struct {
 // DocumentSpec describes a DID document to build. A key may stand in one place only.
 type DocumentSpec struct {
 	ID DID
-	// Binding is the signing key, in authentication and assertionMethod. Its thumbprint must be the DID's fingerprint, if it
-	// has one. Role "signing".
+	// Binding is the signing key, in authentication and assertionMethod. Its thumbprint must be the DID's
+	// fingerprint, if it has one. Role "signing".
 	Binding MethodSpec
 	// Signing are further signing keys, such as a service's. Role "signing".
 	Signing []MethodSpec
@@ -38,8 +38,8 @@ type DocumentSpec struct {
 	PreviousDID  DID
 	Deactivated  bool
 	SuccessorDID DID
-	// Extra are members of other specifications, encoded as [canon.Marshal] does. They may not replace
-	// those above.
+	// Extra are members of other specifications, encoded as [canon.Marshal] does. They may not replace those
+	// above.
 	Extra map[string]any
 }
 
@@ -139,8 +139,8 @@ func (b *builder) add(specs []MethodSpec, role string, rels ...Relationship) {
 	}
 }
 
-// method adds a verification method: Multikey, except where ANP names another type
-// (ANP-03 section 2.5 for X25519, appendix A.4 for secp256k1).
+// method adds a verification method: Multikey, except where ANP names another type (ANP-03 section 2.5 for
+// X25519, appendix A.4 for secp256k1).
 func (b *builder) method(id string, m MethodSpec) {
 	vm := map[string]any{"id": id, "controller": b.spec.ID}
 	switch m.Key.Type() {

@@ -13,15 +13,15 @@ import (
 type Profile string
 
 const (
-	// ProfileE1 is a did:wba path DID whose last segment is "e1_" and the RFC 7638 thumbprint of its
-	// Ed25519 binding key (ANP-03 section 2.2.1).
+	// ProfileE1 is a did:wba path DID whose last segment is "e1_" and the RFC 7638 thumbprint of its Ed25519
+	// binding key (ANP-03 section 2.2.1).
 	ProfileE1 Profile = "e1"
 	// ProfileK1 is the same with "k1_" and secp256k1 (ANP-03 appendix A).
 	ProfileK1 Profile = "k1"
 	// ProfileBare is did:wba with a domain only: bound to whoever controls the domain.
 	ProfileBare Profile = "bare"
-	// ProfilePath is a did:wba path DID without a fingerprint, as written before ANP-03 1.1. It is
-	// parsed so that it can be named; nothing binds it to a key.
+	// ProfilePath is a did:wba path DID without a fingerprint, as written before ANP-03 1.1. It is parsed so
+	// that it can be named; nothing binds it to a key.
 	ProfilePath Profile = "path"
 	// ProfileWeb is a did:web DID, with or without path.
 	ProfileWeb Profile = "web"
@@ -33,9 +33,8 @@ const (
 	fingerprintLen = 43 // base64url of 32 bytes
 )
 
-// DID is a did:wba or did:web identifier. The zero value is no identifier. Values can be compared
-// with ==: an identifier has one spelling, because those that would need
-// normalisation are refused.
+// DID is a did:wba or did:web identifier. The zero value is no identifier. Values can be compared with ==: an
+// identifier has one spelling, because those that would need normalisation are refused.
 type DID struct {
 	s                string
 	hostEnd, pathPos int // s[8:hostEnd] is the host; s[pathPos:] the path with colons, or empty
@@ -46,10 +45,9 @@ type DID struct {
 const prefixLen = len("did:wba:") // and of "did:web:"
 
 // Parse parses a DID strictly: host in lower case, a fully qualified domain name and no IP address in any
-// notation; port as %3A and 1 to 65535; path segments of letters, digits, "-", "_"
-// and ".", none of them "." or "..". Nothing else can be percent-encoded, so that there is no
-// userinfo, query, or second spelling. A last segment that begins with e1_ or k1_ must
-// continue with a thumbprint and follow at least one other segment.
+// notation; port as %3A and 1 to 65535; path segments of letters, digits, "-", "_" and ".", none of them "." or
+// "..". Nothing else can be percent-encoded, so that there is no userinfo, query, or second spelling. A last
+// segment that begins with e1_ or k1_ must continue with a thumbprint and follow at least one other segment.
 func Parse(s string) (DID, error) {
 	if len(s) > maxDID {
 		return DID{}, fmt.Errorf("%w: longer than %d bytes", ErrSyntax, maxDID)
@@ -153,8 +151,8 @@ func checkHost(host string) error {
 	if labels < 2 {
 		return syntaxReason("host is not a fully qualified domain name")
 	}
-	// A name whose last label is a number is taken for an IPv4 address somewhere: 127.1, 0x7f.0x1
-	// (RFC 1123 section 2.1; URL Standard, "ends in a number").
+	// A name whose last label is a number is taken for an IPv4 address somewhere: 127.1, 0x7f.0x1 (RFC 1123
+	// section 2.1; URL Standard, "ends in a number").
 	if numericLabel(last) {
 		return syntaxReason("host is an IP address")
 	}
@@ -265,8 +263,8 @@ func (d DID) Path() []string {
 // Profile returns how the DID is bound to keys, "" for the zero value.
 func (d DID) Profile() Profile { return d.profile }
 
-// Fingerprint returns the RFC 7638 thumbprint that an e1_ or k1_ DID carries, 43 characters without
-// the prefix; "" for other profiles.
+// Fingerprint returns the RFC 7638 thumbprint that an e1_ or k1_ DID carries, 43 characters without the prefix;
+// "" for other profiles.
 func (d DID) Fingerprint() string {
 	if d.profile != ProfileE1 && d.profile != ProfileK1 {
 		return ""
@@ -274,8 +272,8 @@ func (d DID) Fingerprint() string {
 	return d.s[len(d.s)-fingerprintLen:]
 }
 
-// StableSubject returns what stays when the binding key of an e1_ or k1_ DID changes: the DID
-// without its last segment. For other profiles it is the DID.
+// StableSubject returns what stays when the binding key of an e1_ or k1_ DID changes: the DID without its last
+// segment. For other profiles it is the DID.
 func (d DID) StableSubject() string {
 	if d.Fingerprint() == "" {
 		return d.s

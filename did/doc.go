@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package did holds decentralized identifiers (did:wba of ANP-03, and did:web), their
-// documents, keys and proofs, and the JOSE signatures made with those keys.
+// Package did holds decentralized identifiers (did:wba of ANP-03, and did:web), their documents, keys and
+// proofs, and the JOSE signatures made with those keys.
 //
 // What it guarantees:
 //
@@ -17,8 +17,8 @@
 //   - A [PrivateKey] never prints its secret.
 //   - Every parser bounds its input in size and depth.
 //
-// What it does not do: it opens no connection, reads no clock and keeps no state. Whether
-// a document is fresh, whether an older one was pinned, and whom to trust are
-// questions for its callers. It does not process JSON-LD: no context is ever fetched, and terms mean what
-// ANP-03 and DID Core say. It does not erase keys from memory.
+// What it does not do: it opens no connection, reads no clock and keeps no state. Whether a document is fresh,
+// whether an older one was pinned, and whom to trust are questions for its callers. It does not process
+// JSON-LD: no context is ever fetched, and terms mean what ANP-03 and DID Core say. It does not erase keys from
+// memory.
 package did

@@ -46,8 +46,8 @@ type Service struct {
 	ServiceDID string `json:"serviceDid,omitzero"`
 }
 
-// Document is a parsed DID document. It is immutable. Parsing checks form only; nothing in it is to be trusted before
-// [Document.Verify] has accepted it.
+// Document is a parsed DID document. It is immutable. Parsing checks form only; nothing in it is to be trusted
+// before [Document.Verify] has accepted it.
 type Document struct {
 	id        DID
 	raw       []byte
@@ -66,8 +66,8 @@ type Document struct {
 	previous    DID
 }
 
-// documentJSON are the members that mean something here. Lists stay raw: an element may
-// stand without the array around it, as JSON-LD allows.
+// documentJSON are the members that mean something here. Lists stay raw: an element may stand without the array
+// around it, as JSON-LD allows.
 type documentJSON struct {
 	ID                 string         `json:"id"`
 	VerificationMethod jsontext.Value `json:"verificationMethod"`
@@ -142,10 +142,10 @@ func texts(list jsontext.Value, name string, limit int) ([]string, error) {
 	return out, nil
 }
 
-// ParseDocument parses a DID document strictly (see package canon; at most [MaxDocumentBytes]).
-// Unknown members are kept and covered by the proof. Verification methods may have relative ids and stand inside
-// of relationships; ids are unique. A malformed or weak key makes the whole document invalid; a kind of key
-// that is unknown does not.
+// ParseDocument parses a DID document strictly (see package canon; at most [MaxDocumentBytes]). Unknown members
+// are kept and covered by the proof. Verification methods may have relative ids and stand inside of
+// relationships; ids are unique. A malformed or weak key makes the whole document invalid; a kind of key that
+// is unknown does not.
 func ParseDocument(raw []byte) (*Document, error) {
 	canonical, err := canon.Canonicalize(raw, documentLimits)
 	if err != nil {
@@ -329,7 +329,8 @@ func (d *Document) In(kid string, rel Relationship) bool {
 }
 
 // KeyFor returns the key with that id if the document itself controls it, authorises it for the relationship
-// and it has not expired at the time. A recovery key is never given for [AssertionMethod]. Errors: [ErrKeyNotFound], [ErrRelationship], [ErrKeyExpired].
+// and it has not expired at the time. A recovery key is never given for [AssertionMethod]. Errors:
+// [ErrKeyNotFound], [ErrRelationship], [ErrKeyExpired].
 func (d *Document) KeyFor(kid string, rel Relationship, at time.Time) (PublicKey, error) {
 	m, ok := d.Method(kid)
 	if !ok || m.Key.IsZero() {
@@ -363,8 +364,8 @@ func (d *Document) Keys(rel Relationship) []VerificationMethod {
 	return keys
 }
 
-// Services returns the services of the type, all of them if it is empty. A service with several types is
-// there once for each.
+// Services returns the services of the type, all of them if it is empty. A service with several types is there
+// once for each.
 func (d *Document) Services(typ string) []Service {
 	var found []Service
 	for _, s := range d.services {

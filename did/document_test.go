@@ -310,8 +310,8 @@ func TestParsedDocumentDoesNotAliasItsInput(t *testing.T) {
 	}
 }
 
-// FuzzParseDocument: what parses keeps its bytes and its hash, has unique absolute method ids, gives keys only for
-// what they are authorised for, and never verifies as e1_ without a proof.
+// FuzzParseDocument: what parses keeps its bytes and its hash, has unique absolute method ids, gives keys only
+// for what they are authorised for, and never verifies as e1_ without a proof.
 func FuzzParseDocument(f *testing.F) {
 	for _, typ := range []did.KeyType{did.Ed25519, did.Secp256k1} {
 		id := newIdentity(f, typ)

@@ -65,8 +65,8 @@ func multicodecOf(t KeyType) []byte {
 	return binary.AppendUvarint(nil, code)
 }
 
-// parseMultikey splits multicodec and key. ok is false if the code is not one of a key type
-// that this package knows.
+// parseMultikey splits multicodec and key. ok is false if the code is not one of a key type that this package
+// knows.
 func parseMultikey(b []byte) (typ KeyType, key []byte, ok bool) {
 	for _, t := range []KeyType{Ed25519, X25519, Secp256k1, P256} {
 		if rest, found := strings.CutPrefix(string(b), string(multicodecOf(t))); found {
@@ -76,8 +76,8 @@ func parseMultikey(b []byte) (typ KeyType, key []byte, ok bool) {
 	return "", nil, false
 }
 
-// JWK is a public key as JSON Web Key (RFC 7517, RFC 8037, RFC 8812). It has the members
-// that RFC 7638 requires for the thumbprint and no others.
+// JWK is a public key as JSON Web Key (RFC 7517, RFC 8037, RFC 8812). It has the members that RFC 7638 requires
+// for the thumbprint and no others.
 type JWK struct {
 	KeyType string `json:"kty"`
 	Curve   string `json:"crv"`
@@ -103,8 +103,8 @@ func (k PublicKey) JWK() JWK {
 	return j
 }
 
-// PublicKey returns the key that the JWK describes. Coordinates are of full length (RFC 7518
-// section 6.2.1.2) in canonical base64url.
+// PublicKey returns the key that the JWK describes. Coordinates are of full length (RFC 7518 section 6.2.1.2)
+// in canonical base64url.
 func (j JWK) PublicKey() (PublicKey, error) {
 	x, err := decodeB64(j.X)
 	if err != nil || len(x) != 32 {

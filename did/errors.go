@@ -4,11 +4,11 @@ package did
 
 import "errors"
 
-// Errors to branch on. What this package returns wraps one of them, or an error of package
-// canon where the JSON itself is at fault.
+// Errors to branch on. What this package returns wraps one of them, or an error of package canon where the JSON
+// itself is at fault.
 var (
-	// ErrSyntax: not a did:wba or did:web identifier as ANP-03 section 2.2 or did:web writes them, or not a
-	// key id of one.
+	// ErrSyntax: not a did:wba or did:web identifier as ANP-03 section 2.2 or did:web writes them, or not a key
+	// id of one.
 	ErrSyntax = errors.New("did: malformed identifier")
 	// ErrMethod: a DID of a method other than wba and web.
 	ErrMethod = errors.New("did: unsupported DID method")
@@ -24,8 +24,8 @@ var (
 
 	// ErrDocument: a DID document that breaks DID Core or ANP-03.
 	ErrDocument = errors.New("did: malformed document")
-	// ErrKeyNotFound: the document has no such verification method, or it is of a kind that this
-	// package cannot use.
+	// ErrKeyNotFound: the document has no such verification method, or it is of a kind that this package cannot
+	// use.
 	ErrKeyNotFound = errors.New("did: no such key")
 	// ErrRelationship: the key exists, but not for this purpose.
 	ErrRelationship = errors.New("did: key not authorised for this purpose")

@@ -13,16 +13,16 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 )
 
-// The JOSE library (jwx) accepts much that must not be accepted here: unprotected key ids, duplicate
-// members, padding, several serialisations, high-S signatures. So everything is checked on the
-// received bytes in this file, and the library sees a signing input, a signature of the right
-// length and a validated key. It is not used elsewhere, and for ES256K not at all: that is decred's.
+// The JOSE library (jwx) accepts much that must not be accepted here: unprotected key ids, duplicate members,
+// padding, several serialisations, high-S signatures. So everything is checked on the received bytes in this
+// file, and the library sees a signing input, a signature of the right length and a validated key. It is not
+// used elsewhere, and for ES256K not at all: that is decred's.
 
 // maxHeader bounds a protected header, in bytes of base64url.
 const maxHeader = 2048
 
-// JWS is a JSON Web Signature in the flattened JSON serialisation (RFC 7515 section 7.2.2), with exactly the members
-// payload, protected and signature, and a protected header of exactly alg, kid and typ.
+// JWS is a JSON Web Signature in the flattened JSON serialisation (RFC 7515 section 7.2.2), with exactly the
+// members payload, protected and signature, and a protected header of exactly alg, kid and typ.
 type JWS struct {
 	Alg     string // EdDSA, ES256K or ES256
 	KeyID   string // absolute key id
@@ -82,8 +82,8 @@ func signingInput(protected, payload string) []byte {
 	return append(append(append(make([]byte, 0, len(protected)+1+len(payload)), protected...), '.'), payload...)
 }
 
-// ParseJWS parses at most maxBytes of a signature object in the one form that [SignJWS] writes,
-// white space and the order of members aside: base64url is canonical and unpadded, the algorithm one of three, kid an absolute
+// ParseJWS parses at most maxBytes of a signature object in the one form that [SignJWS] writes, white space and
+// the order of members aside: base64url is canonical and unpadded, the algorithm one of three, kid an absolute
 // key id. It does not verify anything: see [JWS.Verify].
 func ParseJWS(data []byte, maxBytes int) (*JWS, error) {
 	var f flattened
@@ -141,8 +141,8 @@ func decodeSignature(s string) ([]byte, error) {
 // SigningInput returns what was signed, protected '.' payload, as received. The caller must not modify it.
 func (j *JWS) SigningInput() []byte { return j.input }
 
-// Verify checks the signature. The key must be of the type that the header's alg names; the caller has looked it up by
-// KeyID. It returns [ErrKeyType] or [ErrBadSignature].
+// Verify checks the signature. The key must be of the type that the header's alg names; the caller has looked
+// it up by KeyID. It returns [ErrKeyType] or [ErrBadSignature].
 func (j *JWS) Verify(key PublicKey) error {
 	return verifyInput(j.Alg, j.input, j.signature, key)
 }
@@ -186,9 +186,9 @@ func SignDetached(ctx context.Context, payload []byte, header map[string]string,
 // forbiddenInDetached are header members that would change what is verified, or bring a key along.
 var forbiddenInDetached = map[string]bool{"crit": true, "b64": true, "jwk": true, "x5c": true}
 
-// VerifyDetached checks a detached signature of the payload with the key and returns the protected header. Its alg must be the
-// key's. A header with crit, b64, or a key of its own (jwk, x5c) is refused. That the header's kid, or jku, leads to this
-// key is the caller's to check.
+// VerifyDetached checks a detached signature of the payload with the key and returns the protected header. Its
+// alg must be the key's. A header with crit, b64, or a key of its own (jwk, x5c) is refused. That the header's
+// kid, or jku, leads to this key is the caller's to check.
 func VerifyDetached(payload []byte, protected, signature string, key PublicKey) (header map[string]any, err error) {
 	header, err = DetachedHeader(protected)
 	if err != nil {
@@ -205,8 +205,8 @@ func VerifyDetached(payload []byte, protected, signature string, key PublicKey) 
 	return header, nil
 }
 
-// DetachedHeader parses the protected header of a detached signature without verifying anything, so
-// that the key can be found.
+// DetachedHeader parses the protected header of a detached signature without verifying anything, so that the
+// key can be found.
 func DetachedHeader(protected string) (map[string]any, error) {
 	raw, err := parseHeader(protected)
 	if err != nil {

@@ -328,8 +328,8 @@ func TestRFC8037Signature(t *testing.T) {
 	}
 }
 
-// FuzzParseJWS: what parses is one spelling, from which the same bytes were signed, and no header
-// beyond the three members.
+// FuzzParseJWS: what parses is one spelling, from which the same bytes were signed, and no header beyond the
+// three members.
 func FuzzParseJWS(f *testing.F) {
 	for _, typ := range []did.KeyType{did.Ed25519, did.Secp256k1, did.P256} {
 		f.Add(signJWS(f, typ, `{"v":1}`))

@@ -30,16 +30,16 @@ const (
 // PublicKey is a validated public key. The zero value is no key: it has no type and verifies nothing.
 type PublicKey struct {
 	typ KeyType
-	// raw is never modified: 32 bytes for Ed25519 and X25519, the compressed point (SEC 1 section
-	// 2.3.3, 33 bytes) for the others.
+	// raw is never modified: 32 bytes for Ed25519 and X25519, the compressed point (SEC 1 section 2.3.3, 33
+	// bytes) for the others.
 	raw  []byte
 	k1   *secp256k1.PublicKey
 	p256 *ecdsa.PublicKey
 }
 
-// NewPublicKey checks and wraps a public key: 32 bytes for Ed25519 (RFC 8032) and X25519 (RFC 7748), a compressed or
-// uncompressed point for secp256k1 and P-256. It refuses encodings that are not canonical,
-// points that are not on the curve and points of small order. The bytes are copied.
+// NewPublicKey checks and wraps a public key: 32 bytes for Ed25519 (RFC 8032) and X25519 (RFC 7748), a
+// compressed or uncompressed point for secp256k1 and P-256. It refuses encodings that are not canonical, points
+// that are not on the curve and points of small order. The bytes are copied.
 func NewPublicKey(typ KeyType, key []byte) (PublicKey, error) {
 	k := PublicKey{typ: typ}
 	switch typ {
@@ -67,7 +67,10 @@ func NewPublicKey(typ KeyType, key []byte) (PublicKey, error) {
 		if err != nil {
 			return PublicKey{}, err
 		}
-		k.p256, k.raw = pub, elliptic.MarshalCompressed(elliptic.P256(), pub.X, pub.Y) //nolint:staticcheck // the ecdsa package has no compressed form
+		if k.raw, err = compressP256(pub); err != nil {
+			return PublicKey{}, err
+		}
+		k.p256 = pub
 	default:
 		return PublicKey{}, fmt.Errorf("%w: %q", ErrKeyType, typ)
 	}
@@ -87,13 +90,25 @@ func parseP256(key []byte) (*ecdsa.PublicKey, error) {
 		if x == nil {
 			return nil, fmt.Errorf("%w: P-256 point", ErrKey)
 		}
-		return &ecdsa.PublicKey{Curve: elliptic.P256(), X: x, Y: y}, nil
+		key = make([]byte, 65)
+		key[0] = 4
+		x.FillBytes(key[1:33])
+		y.FillBytes(key[33:])
 	}
 	pub, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: P-256 point", ErrKey)
 	}
 	return pub, nil
+}
+
+// compressP256 encodes a point as SEC 1 section 2.3.3 does: the parity of y, and x.
+func compressP256(pub *ecdsa.PublicKey) ([]byte, error) {
+	point, err := pub.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("%w: P-256 point", ErrKey)
+	}
+	return append([]byte{2 | point[64]&1}, point[1:33]...), nil
 }
 
 // Type returns the key's type, "" for the zero value.
@@ -127,9 +142,8 @@ func (k PublicKey) Algorithm() string {
 // signatureSize is that of every algorithm here: R ‖ S.
 const signatureSize = 64
 
-// Verify checks a 64-byte signature of msg: Ed25519 (RFC 8032), or ECDSA with SHA-256 as R ‖ S, for
-// secp256k1 with low S only. It returns [ErrBadSignature], or [ErrKeyType] for a key that
-// cannot sign.
+// Verify checks a 64-byte signature of msg: Ed25519 (RFC 8032), or ECDSA with SHA-256 as R ‖ S, for secp256k1
+// with low S only. It returns [ErrBadSignature], or [ErrKeyType] for a key that cannot sign.
 func (k PublicKey) Verify(msg, sig []byte) error {
 	if k.Algorithm() == "" {
 		return fmt.Errorf("%w: %q cannot sign", ErrKeyType, k.typ)

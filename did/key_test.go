@@ -361,8 +361,8 @@ func TestWycheproofSignatures(t *testing.T) {
 	}
 }
 
-// Keys that the vectors flag as weak never become a PublicKey; with all others the
-// agreement gives the shared secret.
+// Keys that the vectors flag as weak never become a PublicKey; with all others the agreement gives the shared
+// secret.
 func TestWycheproofX25519(t *testing.T) {
 	refused := 0
 	for _, g := range wycheproofGroups(t, "x25519_test.json") {

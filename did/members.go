@@ -17,12 +17,12 @@ type member struct {
 	whole []byte // "name":value
 }
 
-// object is a canonical object taken apart one level deep, so that members can be left out and put in
-// by copying bytes instead of encoding again.
+// object is a canonical object taken apart one level deep, so that members can be left out and put in by
+// copying bytes instead of encoding again.
 type object []member
 
-// splitObject takes canonical JSON apart. In canonical form there is no white space, and nothing
-// outside of strings needs to be understood but brackets and commas.
+// splitObject takes canonical JSON apart. In canonical form there is no white space, and nothing outside of
+// strings needs to be understood but brackets and commas.
 func splitObject(canonical []byte) (object, error) {
 	if len(canonical) < 2 || canonical[0] != '{' {
 		return nil, fmt.Errorf("not a JSON object")
@@ -80,8 +80,8 @@ func (o object) index(name string) int {
 	return -1
 }
 
-// cut returns which bytes of the object's canonical form to leave out, to leave out the
-// member: it and one comma.
+// cut returns which bytes of the object's canonical form to leave out, to leave out the member: it and one
+// comma.
 func (o object) cut(i int) (start, end int) {
 	start = 1
 	for _, m := range o[:i] {
@@ -132,8 +132,8 @@ func (o object) without(name string) object {
 	return rest
 }
 
-// with returns the object with a member put in, which it does not have yet. The name must be
-// ASCII without characters that need escaping; canonical order is by UTF-16 code units (RFC 8785 section 3.2.3).
+// with returns the object with a member put in, which it does not have yet. The name must be ASCII without
+// characters that need escaping; canonical order is by UTF-16 code units (RFC 8785 section 3.2.3).
 func (o object) with(name string, value []byte) object {
 	at := 0
 	for at < len(o) && asciiBefore(o[at].name, name) {
@@ -146,8 +146,8 @@ func (o object) with(name string, value []byte) object {
 	return append(out, o[at:]...)
 }
 
-// asciiBefore reports whether the escaped name sorts before the ASCII name. An escape stands for a
-// control character, a quote or a backslash: it is decoded just as far as the comparison needs.
+// asciiBefore reports whether the escaped name sorts before the ASCII name. An escape stands for a control
+// character, a quote or a backslash: it is decoded just as far as the comparison needs.
 func asciiBefore(escaped []byte, name string) bool {
 	for i := range len(name) {
 		if len(escaped) == 0 {

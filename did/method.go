@@ -29,8 +29,8 @@ type VerificationMethod struct {
 	ID         string // absolute: <did>#<fragment>
 	Type       string
 	Controller string
-	// Key is the zero value if the type, or the kind of key in it, is unknown to this package. Such
-	// methods are carried and can never be used.
+	// Key is the zero value if the type, or the kind of key in it, is unknown to this package. Such methods are
+	// carried and can never be used.
 	Key     PublicKey
 	Expires time.Time // member "expires"; zero: none
 	Revoked time.Time // member "revoked"; zero: none
@@ -83,8 +83,8 @@ func (j *methodJSON) method(id DID) (VerificationMethod, error) {
 	return m, nil
 }
 
-// key decodes the key material by the method's type. Private members in it, and a second
-// key beside the first, are errors; an unknown type or kind of key gives the zero key.
+// key decodes the key material by the method's type. Private members in it, and a second key beside the first,
+// are errors; an unknown type or kind of key gives the zero key.
 func (j *methodJSON) key() (PublicKey, error) {
 	forms := 0
 	for _, present := range []bool{j.Multibase != "", j.Base58 != "", len(j.JWK) > 0} {
@@ -131,9 +131,9 @@ func (j *methodJSON) any(want KeyType) (PublicKey, error) {
 	}
 }
 
-// multikey decodes publicKeyMultibase. With want, the multicodec must be that of the type, or
-// may be missing: the 2018 and 2019 suites, and the example of ANP-03 section 2.5, encode the bare key. The two
-// cannot be confused: with its code a key is longer.
+// multikey decodes publicKeyMultibase. With want, the multicodec must be that of the type, or may be missing:
+// the 2018 and 2019 suites, and the example of ANP-03 section 2.5, encode the bare key. The two cannot be
+// confused: with its code a key is longer.
 func (j *methodJSON) multikey(want KeyType) (PublicKey, error) {
 	if want == "" && len(j.Multibase) > maxMultibase {
 		return PublicKey{}, nil // a post-quantum or hybrid key

@@ -21,13 +21,13 @@ import (
 	k1ecdsa "github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 )
 
-// SeedSize is the size of the secret of every key type, in bytes: the Ed25519 seed (RFC 8032 section
-// 5.1.5), the X25519 scalar (RFC 7748), the ECDSA scalar in big-endian.
+// SeedSize is the size of the secret of every key type, in bytes: the Ed25519 seed (RFC 8032 section 5.1.5),
+// the X25519 scalar (RFC 7748), the ECDSA scalar in big-endian.
 const SeedSize = 32
 
-// PrivateKey is a private key. Formatting, logging or encoding it, by itself or inside of
-// something else, shows the type and the thumbprint at most, never the secret; only [PrivateKey.Seed] gives that away. The zero
-// value is no key.
+// PrivateKey is a private key. Formatting, logging or encoding it, by itself or inside of something else, shows
+// the type and the thumbprint at most, never the secret; only [PrivateKey.Seed] gives that away. The zero value
+// is no key.
 type PrivateKey struct {
 	// A function, because package fmt calls no methods of values in unexported fields: it would go on to print
 	// a struct, and with some verbs what a pointer points to, but of a function only the address.
@@ -130,8 +130,8 @@ func (k PrivateKey) GoString() string { return k.String() }
 // Format writes [PrivateKey.String] whatever the verb.
 func (k PrivateKey) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, k.String()) }
 
-// MarshalText fails: a private key has no form in which it could be encoded by accident. Through it encoding/json
-// and others fail too.
+// MarshalText fails: a private key has no form in which it could be encoded by accident. Through it
+// encoding/json and others fail too.
 func (k PrivateKey) MarshalText() ([]byte, error) {
 	return nil, fmt.Errorf("%w: a private key is not encoded", ErrKey)
 }
@@ -174,8 +174,8 @@ func (k PrivateKey) sign(message []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %q cannot sign", ErrKeyType, k.Public().typ)
 }
 
-// Signer signs with one key. Implementations are safe for concurrent use. The key may be
-// in another process: ctx bounds the wait.
+// Signer signs with one key. Implementations are safe for concurrent use. The key may be in another process:
+// ctx bounds the wait.
 type Signer interface {
 	// KeyID returns the absolute id of the verification method, <did>#<fragment>.
 	KeyID() string
@@ -185,8 +185,7 @@ type Signer interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
-// NewSigner returns a [Signer] with a key in memory. keyid must be an absolute key id and k able to
-// sign.
+// NewSigner returns a [Signer] with a key in memory. keyid must be an absolute key id and k able to sign.
 func NewSigner(keyid string, k PrivateKey) (Signer, error) {
 	if _, _, err := SplitKeyID(keyid); err != nil {
 		return nil, err

@@ -41,8 +41,8 @@ type Proof struct {
 	ProofValue         string `json:"proofValue"`         // multibase base58btc of 64 bytes
 }
 
-// CreatedAt returns the time that the proof claims for itself, an error if it is not RFC 3339 in UTC with
-// whole seconds.
+// CreatedAt returns the time that the proof claims for itself, an error if it is not RFC 3339 in UTC with whole
+// seconds.
 func (p Proof) CreatedAt() (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, p.Created)
 	if err != nil || formatTime(t) != p.Created {
@@ -53,9 +53,9 @@ func (p Proof) CreatedAt() (time.Time, error) {
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// SignObject proves an object: eddsa-jcs-2022, or its secp256k1 sibling for such a key, with purpose assertionMethod. The
-// object is JSON without its proofs; it is canonicalised first. The context of an object that has one is
-// covered twice, as ANP wants it.
+// SignObject proves an object: eddsa-jcs-2022, or its secp256k1 sibling for such a key, with purpose
+// assertionMethod. The object is JSON without its proofs; it is canonicalised first. The context of an object
+// that has one is covered twice, as ANP wants it.
 func SignObject(ctx context.Context, object []byte, s Signer, created time.Time) (Proof, error) {
 	suite, err := suiteOf(s.PublicKey())
 	if err != nil {
@@ -77,8 +77,8 @@ func SignObject(ctx context.Context, object []byte, s Signer, created time.Time)
 	return p, nil
 }
 
-// VerifyObject checks a proof over the object, which is JSON without its proofs, with the key. The
-// caller has looked the key up by p.VerificationMethod and knows that it may be used; times are the caller's concern too.
+// VerifyObject checks a proof over the object, which is JSON without its proofs, with the key. The caller has
+// looked the key up by p.VerificationMethod and knows that it may be used; times are the caller's concern too.
 // It returns [ErrProof] or [ErrBadSignature].
 func VerifyObject(object []byte, p Proof, key PublicKey) error {
 	suite, err := suiteOf(key)

@@ -177,7 +177,8 @@ func TestTamperedDocuments(t *testing.T) {
 				}
 			}
 
-			// A host that signs with a key of its own, which it added: properly made, but not by the binding key.
+			// A host that signs with a key of its own, which it added: properly made, but not by the binding
+			// key.
 			unsigned := edit(t, id.unsigned(t), func(d map[string]any) {
 				appendTo(d, "verificationMethod", otherMethod(id))
 				appendTo(d, "authentication", "#evil")
@@ -428,8 +429,8 @@ func TestObjectProofs(t *testing.T) {
 	}
 }
 
-// A proof of an object cannot stand for a proof of a document, nor the other way round, unless the
-// object is that document.
+// A proof of an object cannot stand for a proof of a document, nor the other way round, unless the object is
+// that document.
 func TestProofKindsDoNotMix(t *testing.T) {
 	id := newIdentity(t, did.Ed25519)
 	p, err := did.SignObject(t.Context(), []byte(`{"id":"`+id.id.String()+`"}`), id.signer, testTime)

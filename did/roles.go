@@ -4,9 +4,9 @@ package did
 
 import "fmt"
 
-// BindingKeyID returns the id of the key that the DID is bound to: an authentication key under the document's own control
-// whose RFC 7638 thumbprint is the fingerprint (ANP-03 sections 2.2.2 and A.4). It fails with [ErrBinding] if there is
-// none, and for DIDs that carry no fingerprint.
+// BindingKeyID returns the id of the key that the DID is bound to: an authentication key under the document's
+// own control whose RFC 7638 thumbprint is the fingerprint (ANP-03 sections 2.2.2 and A.4). It fails with
+// [ErrBinding] if there is none, and for DIDs that carry no fingerprint.
 func (d *Document) BindingKeyID() (string, error) {
 	m, err := d.binding()
 	return m.ID, err
@@ -42,8 +42,8 @@ const (
 
 // CheckRoles returns [ErrMixedRoles] if a key serves in more than one of these roles, under one id or several:
 // signing (authentication, assertionMethod), key agreement, human authorisation, recovery. A recovery key is in
-// assertionMethod as well, as ANP-03 wants it; that does not make it a signing key, being in authentication does.
-// Keys of kinds unknown to this package are told apart by their ids.
+// assertionMethod as well, as ANP-03 wants it; that does not make it a signing key, being in authentication
+// does. Keys of kinds unknown to this package are told apart by their ids.
 func (d *Document) CheckRoles() error {
 	seen := map[string]role{}
 	mark := func(id string, r role) error {

@@ -274,8 +274,8 @@ func TestANPPublishedDocuments(t *testing.T) {
 	}
 }
 
-// The builder's fixture documents carry neither a real fingerprint nor real keys: half of the made-up Ed25519 keys are no
-// points of the curve. Both is found out.
+// The builder's fixture documents carry neither a real fingerprint nor real keys: half of the made-up Ed25519
+// keys are no points of the curve. Both is found out.
 func TestANPBuilderDocumentsAreRefused(t *testing.T) {
 	file, err := testvectors.Load[map[string]json.RawMessage]("anp/vnext_did_builder_fixtures.json")
 	if err != nil {

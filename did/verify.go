@@ -13,8 +13,8 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 )
 
-// Dialect is a way of writing the proof of a DID document. All sign SHA-256(JCS(options)) ‖ SHA-256(JCS(document without
-// proof)).
+// Dialect is a way of writing the proof of a DID document. All sign SHA-256(JCS(options)) ‖
+// SHA-256(JCS(document without proof)).
 type Dialect string
 
 const (
@@ -106,8 +106,8 @@ func splitProof(canonical []byte) (proofParts, error) {
 //   - bare domains, paths without fingerprint, and did:web: nothing binds the key; a proof is optional and,
 //     if there is one, must be valid and by a key in assertionMethod.
 //
-// A proof created more than five minutes after now, or expired, is refused. That an older proof does not replace a newer
-// one, and that a deactivated document is not used, is up to the caller.
+// A proof created more than five minutes after now, or expired, is refused. That an older proof does not
+// replace a newer one, and that a deactivated document is not used, is up to the caller.
 func (d *Document) Verify(now time.Time) (Verification, error) {
 	v := Verification{Profile: d.id.Profile()}
 	var binding VerificationMethod
@@ -143,8 +143,8 @@ func (d *Document) Verify(now time.Time) (Verification, error) {
 }
 
 // VerifyRecovery checks the document's proof by a recovery key that an earlier, pinned version of it lists in
-// recovery and assertionMethod: how a subject that lost its binding key deactivates a DID. Only a
-// deactivated document can be proved so.
+// recovery and assertionMethod: how a subject that lost its binding key deactivates a DID. Only a deactivated
+// document can be proved so.
 func (d *Document) VerifyRecovery(pinned *Document, now time.Time) (Verification, error) {
 	p := &d.parts
 	switch {
@@ -219,9 +219,8 @@ func decodeProofValue(value string, dialect Dialect) ([]byte, bool) {
 	return sig, err == nil && len(sig) == signatureSize
 }
 
-// optionsFor returns what is hashed beside the document, false if the proof cannot be of the dialect. A context in the
-// proof must be the document's: vc-di-eddsa would let it be a prefix and leave the
-// rest unsigned.
+// optionsFor returns what is hashed beside the document, false if the proof cannot be of the dialect. A context
+// in the proof must be the document's: vc-di-eddsa would let it be a prefix and leave the rest unsigned.
 func optionsFor(dialect Dialect, options object, context []byte) (object, bool) {
 	inProof := options.find("@context")
 	switch dialect {
@@ -238,9 +237,9 @@ func optionsFor(dialect Dialect, options object, context []byte) (object, bool) 
 	return nil, false
 }
 
-// SignDocument adds a proof to an unsigned DID document and returns the canonical form of the
-// result. created is cut to whole seconds. With a secp256k1 key the proof is as ANP-03 appendix A.5 has it whatever
-// the dialect.
+// SignDocument adds a proof to an unsigned DID document and returns the canonical form of the result. created
+// is cut to whole seconds. With a secp256k1 key the proof is as ANP-03 appendix A.5 has it whatever the
+// dialect.
 func SignDocument(ctx context.Context, unsigned []byte, s Signer, created time.Time, d Dialect) ([]byte, error) {
 	suite, err := suiteOf(s.PublicKey())
 	if err != nil {

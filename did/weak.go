@@ -19,8 +19,8 @@ func littleEndian(b []byte) *big.Int {
 	return new(big.Int).SetBytes(b)
 }
 
-// edwardsSmallOrder are the y-coordinates of the eight points of order 1, 2, 4 and 8 of
-// edwards25519, little-endian.
+// edwardsSmallOrder are the y-coordinates of the eight points of order 1, 2, 4 and 8 of edwards25519,
+// little-endian.
 var edwardsSmallOrder = mustHex(
 	"0000000000000000000000000000000000000000000000000000000000000000", // order 4
 	"0100000000000000000000000000000000000000000000000000000000000000", // order 1
@@ -29,8 +29,8 @@ var edwardsSmallOrder = mustHex(
 	"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a", // order 8
 )
 
-// montgomerySmallOrder are the u-coordinates of the points of small order of curve25519 and
-// its twist, little-endian (https://cr.yp.to/ecdh.html#validate).
+// montgomerySmallOrder are the u-coordinates of the points of small order of curve25519 and its twist,
+// little-endian (https://cr.yp.to/ecdh.html#validate).
 var montgomerySmallOrder = mustHex(
 	"0000000000000000000000000000000000000000000000000000000000000000",
 	"0100000000000000000000000000000000000000000000000000000000000000",
@@ -51,8 +51,8 @@ func mustHex(list ...string) map[[32]byte]bool {
 	return set
 }
 
-// checkEd25519 accepts the canonical encoding (RFC 8032 section 5.1.3) of a point of edwards25519
-// that is not of small order. Go's crypto/ed25519 would verify signatures under such points.
+// checkEd25519 accepts the canonical encoding (RFC 8032 section 5.1.3) of a point of edwards25519 that is not
+// of small order. Go's crypto/ed25519 would verify signatures under such points.
 func checkEd25519(key []byte) error {
 	if len(key) != 32 {
 		return fmt.Errorf("%w: Ed25519 key of %d bytes", ErrKey, len(key))
@@ -82,8 +82,8 @@ func checkEd25519(key []byte) error {
 	return nil
 }
 
-// checkX25519 accepts canonical u-coordinates that are not of small order. Every other coordinate is a valid key,
-// on the curve or its twist (RFC 7748 section 6.1).
+// checkX25519 accepts canonical u-coordinates that are not of small order. Every other coordinate is a valid
+// key, on the curve or its twist (RFC 7748 section 6.1).
 func checkX25519(key []byte) error {
 	if len(key) != 32 {
 		return fmt.Errorf("%w: X25519 key of %d bytes", ErrKey, len(key))

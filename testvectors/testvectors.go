@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testvectors holds the published test vectors that this module is
-// checked against, and its own, one folder for each specification. A folder's README
-// names source, licence and, where there is one, generator.
+// Package testvectors holds the published test vectors that this module is checked against, and its own, one
+// folder for each specification. A folder's README names source, licence and, where there is one, generator.
 //
-// It is imported by tests only. Its loaders fail when there is nothing to load, so that
-// a test over vectors cannot pass for want of vectors.
+// It is imported by tests only. Its loaders fail when there is nothing to load, so that a test over vectors
+// cannot pass for want of vectors.
 package testvectors
 
 import (
@@ -25,8 +24,8 @@ var ErrNoVectors = errors.New("testvectors: no vectors")
 // FS returns the folders, named as on disk.
 func FS() fs.FS { return files }
 
-// Read returns the bytes of a file, which must not be empty. Names are relative to this
-// folder: "rfc9180/rfc9180.json".
+// Read returns the bytes of a file, which must not be empty. Names are relative to this folder:
+// "rfc9180/rfc9180.json".
 func Read(name string) ([]byte, error) {
 	data, err := files.ReadFile(name)
 	if err != nil {
@@ -48,8 +47,8 @@ func Load[T any](name string) (T, error) {
 	return v, err
 }
 
-// List decodes the JSON array found in the file by following the member names of path, and
-// fails if it has no elements.
+// List decodes the JSON array found in the file by following the member names of path, and fails if it has no
+// elements.
 func List[T any](name string, path ...string) ([]T, error) {
 	data, err := Read(name)
 	if err != nil {

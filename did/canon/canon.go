@@ -34,8 +34,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Check reports whether data is acceptable, as the package comment says. It
-// does not ask for canonical form.
+// Check reports whether data is acceptable, as the package comment says. It does not ask for canonical form.
 func Check(data []byte, lim Limits) error {
 	lim = lim.withDefaults()
 	if isCanonical(data, lim) {
@@ -47,8 +46,8 @@ func Check(data []byte, lim Limits) error {
 	return wellFormed(data)
 }
 
-// CheckCanonical is [Check], and data must be in canonical form: anything else that is acceptable
-// is refused with [ErrNotCanonical].
+// CheckCanonical is [Check], and data must be in canonical form: anything else that is acceptable is refused
+// with [ErrNotCanonical].
 func CheckCanonical(data []byte, lim Limits) error {
 	if isCanonical(data, lim.withDefaults()) {
 		return nil
@@ -63,9 +62,8 @@ func CheckCanonical(data []byte, lim Limits) error {
 	return nil
 }
 
-// Canonicalize checks data and returns its canonical form as RFC 8785
-// defines it. The result never aliases data. On data that is canonical already
-// it costs little more than reading it once.
+// Canonicalize checks data and returns its canonical form as RFC 8785 defines it. The result never aliases
+// data. On data that is canonical already it costs little more than reading it once.
 func Canonicalize(data []byte, lim Limits) ([]byte, error) {
 	lim = lim.withDefaults()
 	if isCanonical(data, lim) {
@@ -90,10 +88,9 @@ func canonicalizeSlow(data []byte) ([]byte, error) {
 }
 
 // Marshal encodes v and returns the canonical form. Struct tags mean what they mean to
-// github.com/go-json-experiment/json: names are case-sensitive, a nil slice is
-// [] and a nil map {}, omitzero omits Go's zero values and omitempty only
-// empty strings, arrays and objects (never a number or false). It refuses numbers and nesting that [Check] with
-// default depth would refuse.
+// github.com/go-json-experiment/json: names are case-sensitive, a nil slice is [] and a nil map {}, omitzero
+// omits Go's zero values and omitempty only empty strings, arrays and objects (never a number or false). It
+// refuses numbers and nesting that [Check] with default depth would refuse.
 func Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -102,10 +99,9 @@ func Marshal(v any) ([]byte, error) {
 	return Canonicalize(data, Limits{MaxBytes: math.MaxInt})
 }
 
-// Unmarshal decodes a closed object: data must pass [Check], and every member of
-// every object that is decoded into a Go struct must be known to it by its
-// exact name ([ErrUnknownMember], or [ErrCaseVariant]). v must be a non-nil
-// pointer; after an error its contents are unspecified.
+// Unmarshal decodes a closed object: data must pass [Check], and every member of every object that is decoded
+// into a Go struct must be known to it by its exact name ([ErrUnknownMember], or [ErrCaseVariant]). v must be a
+// non-nil pointer; after an error its contents are unspecified.
 func Unmarshal(data []byte, v any, lim Limits) error {
 	checked, err := precheck(data, lim.withDefaults())
 	if err != nil {
@@ -124,9 +120,8 @@ func Unmarshal(data []byte, v any, lim Limits) error {
 	return err
 }
 
-// UnmarshalOpen decodes an object that others may extend: as [Unmarshal], but
-// members that no struct field names are ignored. One that differs from
-// a known member only by case is refused with [ErrCaseVariant].
+// UnmarshalOpen decodes an object that others may extend: as [Unmarshal], but members that no struct field
+// names are ignored. One that differs from a known member only by case is refused with [ErrCaseVariant].
 func UnmarshalOpen(data []byte, v any, lim Limits) error {
 	checked, err := precheck(data, lim.withDefaults())
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Digest is a SHA-256 digest. Its text and JSON form is "sha-256:" followed by
-// 43 characters of base64url without padding.
+// Digest is a SHA-256 digest. Its text and JSON form is "sha-256:" followed by 43 characters of base64url
+// without padding.
 type Digest [sha256.Size]byte
 
 const digestPrefix = "sha-256:"
@@ -19,8 +19,7 @@ const digestPrefix = "sha-256:"
 // ErrDigest is returned for text that is not a digest in its one valid form.
 var ErrDigest = errors.New("canon: malformed digest")
 
-// b64 is unpadded base64url that refuses stray trailing bits, so that a digest
-// has exactly one spelling.
+// b64 is unpadded base64url that refuses stray trailing bits, so that a digest has exactly one spelling.
 var b64 = base64.RawURLEncoding.Strict()
 
 // ParseDigest parses the text form and nothing else.
@@ -64,9 +63,9 @@ func (d *Digest) UnmarshalText(text []byte) error {
 // Sum returns the SHA-256 digest of data.
 func Sum(data []byte) Digest { return sha256.Sum256(data) }
 
-// Hash returns SHA-256(label ‖ 0x00 ‖ parts…). The label, which must not contain
-// a zero byte, separates the uses of the hash. The parts are not framed: at most
-// the last may vary in length, or two lists of parts could give one digest.
+// Hash returns SHA-256(label ‖ 0x00 ‖ parts…). The label, which must not contain a zero byte, separates the
+// uses of the hash. The parts are not framed: at most the last may vary in length, or two lists of parts could
+// give one digest.
 func Hash(label string, parts ...[]byte) Digest {
 	h := sha256.New()
 	h.Write(append([]byte(label), 0))

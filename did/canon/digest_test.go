@@ -42,3 +42,13 @@ func TestHashSeparatesLabels(t *testing.T) {
 		t.Error("the label is not separated from the data")
 	}
 }
+
+func TestDigestUnmarshalText(t *testing.T) {
+	var d canon.Digest
+	if err := d.UnmarshalText([]byte(canon.Sum(nil).String())); err != nil || d != canon.Sum(nil) {
+		t.Errorf("%s, %v", d, err)
+	}
+	if err := d.UnmarshalText([]byte("sha-256:x")); !errors.Is(err, canon.ErrDigest) || d != canon.Sum(nil) {
+		t.Errorf("%s, %v", d, err)
+	}
+}

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The kinds of refusal. Every error of this package that concerns its input is
-// an [*Error] whose Kind is one of these, so that errors.Is finds it.
+// The kinds of refusal. Every error of this package that concerns its input is an [*Error] whose Kind is one of
+// these, so that errors.Is finds it.
 var (
 	// ErrSyntax: not one well-formed JSON value in UTF-8.
 	ErrSyntax = errors.New("malformed JSON")
@@ -89,8 +89,8 @@ func translate(err error) error {
 	return &Error{Kind: ErrSyntax}
 }
 
-// methodError returns what an UnmarshalText or UnmarshalJSON method reported.
-// The library's own reasons are left out: they may quote the input.
+// methodError returns what an UnmarshalText or UnmarshalJSON method reported. The library's own reasons are
+// left out: they may quote the input.
 func methodError(sem *json.SemanticError) error {
 	switch sem.Err.(type) {
 	case nil, *strconv.NumError, *time.ParseError:

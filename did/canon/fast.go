@@ -17,8 +17,8 @@ import (
 // Most of what this module reads it has written itself, or a peer of the same kind has: canonical already. fast
 // recognises that in one pass and without allocating, several times faster than to decode and encode.
 //
-// It is a second reading of RFC 8785 beside the library's, so it only ever says yes or "not known": if it says yes, the
-// library's canonical form is the input itself. A fuzz target holds it to that.
+// It is a second reading of RFC 8785 beside the library's, so it only ever says yes or "not known": if it says
+// yes, the library's canonical form is the input itself. A fuzz target holds it to that.
 type fast struct {
 	data     []byte
 	pos      int
@@ -107,8 +107,7 @@ func (f *fast) literal(s string) bool {
 	return true
 }
 
-// string consumes a string in canonical form (RFC 8785 section 3.2.2.2) and returns what is
-// between its quotes.
+// string consumes a string in canonical form (RFC 8785 section 3.2.2.2) and returns what is between its quotes.
 func (f *fast) string() ([]byte, bool) {
 	data, start := f.data, f.pos+1
 	for i := start; i < len(data); {
@@ -175,7 +174,8 @@ func escape(b []byte) int {
 	return 0
 }
 
-// number consumes a number in canonical form (RFC 8785 section 3.2.2.3). Such a number survives canonicalisation.
+// number consumes a number in canonical form (RFC 8785 section 3.2.2.3). Such a number survives
+// canonicalisation.
 func (f *fast) number() bool {
 	end := skipNumber(f.data, f.pos)
 	num := f.data[f.pos:end]

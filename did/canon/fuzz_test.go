@@ -13,9 +13,9 @@ import (
 	"github.com/treaty-node/treaty/testvectors"
 )
 
-// FuzzCanonicalize holds Canonicalize to these properties: what it accepts, the oracle canonicalises to
-// the same bytes; the result is a fixed point and keeps within limits; and the fast path says yes to
-// nothing but canonical form.
+// FuzzCanonicalize holds Canonicalize to these properties: what it accepts, the oracle canonicalises to the
+// same bytes; the result is a fixed point and keeps within limits; and the fast path says yes to nothing but
+// canonical form.
 func FuzzCanonicalize(f *testing.F) {
 	inputs, err := fs.ReadDir(testvectors.FS(), "rfc8785/input")
 	if err != nil || len(inputs) == 0 {
@@ -53,7 +53,8 @@ func FuzzCanonicalize(f *testing.F) {
 		if err != nil || !bytes.Equal(slow, canonical) {
 			t.Fatalf("the two ways differ: %q, %q, %v", canonical, slow, err)
 		}
-		// The oracle takes objects and arrays only, reads numbers with strconv, and does not look at the rest as closely.
+		// The oracle takes objects and arrays only, reads numbers with strconv, and does not look at the rest
+		// as closely.
 		wrapped := append(append([]byte("["), data...), ']')
 		oracle, err := jcs.Transform(wrapped)
 		if err != nil {

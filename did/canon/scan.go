@@ -12,10 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scan applies the rules that the JSON library lacks: size, depth and numbers.
-// It allocates nothing and reads every byte at most twice. It presumes nothing about the syntax,
-// which the library checks afterwards; where the syntax is wrong, what scan
-// takes for a string or a number may be something else, and that is harmless.
+// scan applies the rules that the JSON library lacks: size, depth and numbers. It allocates nothing and reads
+// every byte at most twice. It presumes nothing about the syntax, which the library checks afterwards; where
+// the syntax is wrong, what scan takes for a string or a number may be something else, and that is harmless.
 func scan(data []byte, lim Limits) error {
 	if len(data) > lim.MaxBytes {
 		return &Error{Kind: ErrTooLarge}
@@ -46,8 +45,7 @@ func scan(data []byte, lim Limits) error {
 	return nil
 }
 
-// skipString returns the index after the quote that closes the string whose contents
-// begin at i.
+// skipString returns the index after the quote that closes the string whose contents begin at i.
 func skipString(data []byte, i int) int {
 	for {
 		n := bytes.IndexByte(data[i:], '"')
@@ -79,8 +77,7 @@ func skipNumber(data []byte, i int) int {
 	return i
 }
 
-// survives reports whether the number keeps its value in canonical form, as the package
-// comment defines that.
+// survives reports whether the number keeps its value in canonical form, as the package comment defines that.
 func survives(num []byte) bool {
 	digits := num
 	if digits[0] == '-' {
@@ -125,8 +122,8 @@ func survivesSlow(num string) bool {
 	return len(digits) <= 17 && f != math.Trunc(f)
 }
 
-// decimal splits a number that ParseFloat accepts into its significant digits, without
-// leading or trailing zeros, and a power of ten. Its sign is dropped. Zero has no digits.
+// decimal splits a number that ParseFloat accepts into its significant digits, without leading or trailing
+// zeros, and a power of ten. Its sign is dropped. Zero has no digits.
 func decimal(num string) (digits string, exp int) {
 	num = strings.TrimPrefix(num, "-")
 	mantissa := num

@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// caseVariants walks data, which has been decoded into a value of type t, and reports
-// the first member that no field names exactly but some field names in another case.
+// caseVariants walks data, which has been decoded into a value of type t, and reports the first member that no
+// field names exactly but some field names in another case.
 func caseVariants(data []byte, t reflect.Type) error {
 	p := planFor(t)
 	if p == nil {
@@ -23,8 +23,8 @@ func caseVariants(data []byte, t reflect.Type) error {
 	return p.walk(jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true)))
 }
 
-// plan says which members of a value have a known name. A nil plan says that nothing below is decoded
-// by name: scalars, free-form values, types that decode themselves.
+// plan says which members of a value have a known name. A nil plan says that nothing below is decoded by name:
+// scalars, free-form values, types that decode themselves.
 type plan struct {
 	fields map[string]*plan // of a struct
 	elem   *plan            // of a map, slice or array
@@ -61,8 +61,8 @@ func (p *plan) walk(d *jsontext.Decoder) error {
 	return wrapped(err)
 }
 
-// member returns the plan of the named member, nil if it is unknown; and false if
-// the name is a variant of a known one.
+// member returns the plan of the named member, nil if it is unknown; and false if the name is a variant of a
+// known one.
 func (p *plan) member(name string) (*plan, bool) {
 	if next, ok := p.fields[name]; ok {
 		return next, true
@@ -94,7 +94,8 @@ func planFor(t reflect.Type) *plan {
 	return p
 }
 
-// compile makes the plan of a type. Types refer to themselves, so done holds those that are being worked on too.
+// compile makes the plan of a type. Types refer to themselves, so done holds those that are being worked on
+// too.
 func compile(t reflect.Type, done map[reflect.Type]*plan) *plan {
 	if t == nil {
 		return nil
