@@ -40,10 +40,12 @@ type Handler struct {
 	mcp  http.Handler // without authentication
 	all  http.Handler
 
-	mu       sync.Mutex
+	mu       sync.Mutex // of limiters
 	limiters *lru.Cache[string, *rate.Limiter]
-	checked  time.Time
-	status   Health
+
+	health  sync.Mutex // of what follows; calls never wait for a health check
+	checked time.Time
+	status  Health
 }
 
 // maxLimiters bounds the callers whose rate is remembered.
@@ -171,8 +173,8 @@ const healthAge = 2 * time.Second
 
 // Check asks the MCP endpoint itself for its tools, over the same handler that clients reach, and reads the store.
 func (h *Handler) Check(ctx context.Context) Health {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.health.Lock()
+	defer h.health.Unlock()
 	if now := time.Now(); h.status.Service == "" || now.Sub(h.checked) >= healthAge {
 		h.status, h.checked = h.check(ctx), now
 	}

@@ -30,7 +30,7 @@ const MetaReceipt = "treaty/receipt"
 const MaxArguments = 128 << 10
 
 // ErrArguments: the arguments of a call are not what the tool takes.
-var ErrArguments = errors.New("datatools: invalid arguments")
+var ErrArguments = errors.New("invalid arguments")
 
 // QueryInput is the argument object of query_records. Lists may be left out when they are empty.
 type QueryInput struct {
