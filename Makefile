@@ -23,8 +23,8 @@ tools-c:
 	  else echo 'a C compiler is needed for the data plane (DuckDB): install gcc or clang' >&2; exit 1; fi; }
 
 build: tools-c ## build bin/treaty (static) and bin/treaty-dataplane
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/treaty ./cmd/treaty
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/treaty ./cmd/treaty
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
 
 demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
 	$(BIN)/treaty demo $(if $(KEEP),--keep)
