@@ -77,12 +77,18 @@ func quoted(s string) string { return quote(clip(s, maxShown)) }
 // sentence is a refusal's text.
 func sentence(s string) string { return quote(clip(s, maxSentence)) }
 
+// quote escapes as strconv.Quote does and puts the marks “ and ” around, so that quotes inside, which refusals are full of,
+// stay readable. The two marks themselves are escaped: a text cannot close its own quotation.
 func quote(s string, cut bool) string {
+	inner := strconv.Quote(s)
+	inner = marks.Replace(inner[1 : len(inner)-1])
 	if cut {
-		return strconv.Quote(s) + "…"
+		inner += "…"
 	}
-	return strconv.Quote(s)
+	return "“" + inner + "”"
 }
+
+var marks = strings.NewReplacer(`\\`, `\\`, `\"`, `"`, "“", `\u201c`, "”", `\u201d`)
 
 // plain leaves out what structures a line: commas, parentheses, quotes, semicolons. strconv.Quote escapes what cannot be
 // seen, and the letters here are the visible ones.
@@ -90,7 +96,7 @@ func plain(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r == ' ' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-.:/#@+%*<>=", r)
 	}
-	return unicode.IsLetter(r) || unicode.IsDigit(r)
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '…'
 }
 
 func clip(s string, n int) (string, bool) {
@@ -105,7 +111,7 @@ func clip(s string, n int) (string, bool) {
 // call is text that may have the one pair of parentheses of an aggregate, avg(order_value).
 func call(s string) string {
 	if name, rest, ok := strings.Cut(s, "("); ok {
-		if arg, ok := strings.CutSuffix(rest, ")"); ok && text(name) == name && text(arg) == arg {
+		if arg, ok := strings.CutSuffix(rest, ")"); ok && text(name) == name && (arg == "" || text(arg) == arg) {
 			return s
 		}
 	}
@@ -148,6 +154,23 @@ func plural(n int64, one, many string) string {
 
 func days(n int) string  { return plural(int64(n), "day", "days") }
 func num(n int64) string { return strconv.FormatInt(n, 10) }
+
+// party is a DID that was named in full before: its fingerprint is cut to what it is recognised by.
+func party(id string) string {
+	i := strings.LastIndexByte(id, ':')
+	if i < 0 || len(id)-i <= 20 {
+		return text(id)
+	}
+	return text(id[:i+12] + "…")
+}
+
+// refusal is a refusal's text, which begins with its code; a text that does not gets it in front.
+func refusal(code, words string) string {
+	if strings.HasPrefix(words, code+":") {
+		return sentence(words)
+	}
+	return text(code) + ": " + sentence(words)
+}
 
 // fragment is the part of a key id after the DID that was just named.
 func fragment(keyid string) string {

@@ -200,7 +200,7 @@ func poison(v reflect.Value, s string) {
 
 func TestDescribeUnknownType(t *testing.T) {
 	got := Describe(Event{Type: "future.thing\n", Data: json.RawMessage(`{"a":1}`)})
-	if want := `"future.thing\n": 7 bytes of data that this version does not know`; got != want {
+	if want := `“future.thing\n”: 7 bytes of data that this version does not know`; got != want {
 		t.Errorf("got %s", got)
 	}
 }

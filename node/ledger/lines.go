@@ -13,7 +13,7 @@ func (d *Resolved) line(b *line, _ *Event) {
 }
 
 func (d *Verified) line(b *line, _ *Event) {
-	b.put("DID verified: ", text(d.DID), " (profile ", text(d.Profile), ", document proof by ", fragment(d.KeyID))
+	b.put("DID verified: ", party(d.DID), " (profile ", text(d.Profile), ", document proof by ", fragment(d.KeyID))
 	b.when(d.Dialect != "", ", dialect ", text(d.Dialect))
 	b.put(")")
 }
@@ -115,7 +115,7 @@ func (d *MessageRefusal) line(b *line, e *Event) {
 	b.put("message refused: ", text(d.Code), ": ", text(d.Reason))
 	b.when(d.Type != "", ", message type ", text(d.Type))
 	b.when(d.Seq > 0, ", seq ", num(d.Seq))
-	b.when(e.Peer != "", ", from ", text(e.Peer))
+	b.when(e.Peer != "", ", from ", party(e.Peer))
 }
 
 func (d *Ended) line(b *line, _ *Event) {
@@ -125,7 +125,7 @@ func (d *Ended) line(b *line, _ *Event) {
 }
 
 func (d *Withdrawn) line(b *line, _ *Event) {
-	b.put("negotiation withdrawn by ", text(d.By))
+	b.put("negotiation withdrawn by ", party(d.By))
 	b.when(d.Reason != "", ": ", text(d.Reason))
 }
 
@@ -134,7 +134,7 @@ func (d *Built) line(b *line, e *Event) {
 }
 
 func (d *ProofAdded) line(b *line, e *Event) {
-	b.put("contract proof by ", text(d.By))
+	b.put("contract proof by ", party(d.By))
 	b.when(e.Peer != "" && e.Peer == d.By, " (the other party)")
 	b.put(", key ", fragment(d.KeyID), ", over ", short(d.Digest))
 }
@@ -161,7 +161,7 @@ func (d *Answer) line(b *line, _ *Event) {
 }
 
 func (d *QueryRefusal) line(b *line, _ *Event) {
-	b.put("query refused: ", text(d.Code), ": ", sentence(d.Text))
+	b.put("query refused: ", refusal(d.Code, d.Text))
 }
 
 func (d *QueryFailure) line(b *line, _ *Event) {
@@ -169,12 +169,12 @@ func (d *QueryFailure) line(b *line, _ *Event) {
 }
 
 func (d *Call) line(b *line, _ *Event) {
-	b.put("call answered: ", plural(d.Rows, "row", "rows"), " from ", used(d.UsedRows, d.TotalRows), " to ", text(d.Caller),
+	b.put("call answered: ", plural(d.Rows, "row", "rows"), " from ", used(d.UsedRows, d.TotalRows), " to ", party(d.Caller),
 		", query ", short(d.QueryDigest), ", result ", short(d.ResultDigest))
 }
 
 func (d *CallRefusal) line(b *line, _ *Event) {
-	b.put("call refused: ", text(d.Code), ": ", sentence(d.Text), ", caller ", text(d.Caller))
+	b.put("call refused: ", refusal(d.Code, d.Text), ", caller ", party(d.Caller))
 }
 
 func (d *Imported) line(b *line, _ *Event) {
