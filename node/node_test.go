@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -163,7 +162,7 @@ func (c *company) dump(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		t.Log(fmt.Sprintf("%s %3d %s | %s", filepath.Base(c.dir), e.Seq, e.Type, ledger.Describe(e)))
+		t.Logf("%s %3d %s", filepath.Base(c.dir), e.Seq, ledger.Describe(e))
 	}
 }
 

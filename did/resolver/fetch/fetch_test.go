@@ -209,8 +209,7 @@ func TestHostHeaderMustBeTheURLs(t *testing.T) {
 
 func TestRedirects(t *testing.T) {
 	var elsewhere atomic.Int64
-	var w *world
-	w = newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		target := map[string]string{
 			"/same":       "/end",
 			"/same-port":  "https://" + host + ":443/end",

@@ -126,20 +126,20 @@ func writeError(w http.ResponseWriter, binding string, id []byte, status int, er
 }
 
 // jsonError says what is wrong with a body in A2A's words.
-func jsonError(err error) (error, int) {
+func jsonError(err error) (status int, refusal error) {
 	switch {
 	case errors.Is(err, canon.ErrTooLarge):
-		return refuse(sdk.ErrInvalidRequest, "the request is too large"), http.StatusRequestEntityTooLarge
+		return http.StatusRequestEntityTooLarge, refuse(sdk.ErrInvalidRequest, "the request is too large")
 	case errors.Is(err, canon.ErrDuplicateMember):
-		return refuse(sdk.ErrInvalidRequest, "the request has a member twice"), 0
+		return 0, refuse(sdk.ErrInvalidRequest, "the request has a member twice")
 	case errors.Is(err, canon.ErrCaseVariant):
-		return refuse(sdk.ErrInvalidRequest, "the request has a member that differs from one of A2A only by case"), 0
+		return 0, refuse(sdk.ErrInvalidRequest, "the request has a member that differs from one of A2A only by case")
 	case errors.Is(err, canon.ErrTooDeep):
-		return refuse(sdk.ErrInvalidRequest, "the request is nested too deeply"), 0
+		return 0, refuse(sdk.ErrInvalidRequest, "the request is nested too deeply")
 	case errors.Is(err, canon.ErrNumber):
-		return refuse(sdk.ErrInvalidRequest, "the request has a number that cannot be carried exactly"), 0
+		return 0, refuse(sdk.ErrInvalidRequest, "the request has a number that cannot be carried exactly")
 	case errors.Is(err, canon.ErrType):
-		return refuse(sdk.ErrInvalidRequest, "the request must be one JSON object"), 0
+		return 0, refuse(sdk.ErrInvalidRequest, "the request must be one JSON object")
 	}
-	return refuse(sdk.ErrParseError, "the request is not valid JSON"), 0
+	return 0, refuse(sdk.ErrParseError, "the request is not valid JSON")
 }

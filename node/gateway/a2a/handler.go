@@ -155,7 +155,7 @@ func (s *server) read(r *http.Request, binding string) (body, id []byte, status 
 	}
 	id, err = checkJSON(body, s.cfg.MaxBody)
 	if err != nil {
-		err, status = jsonError(err)
+		status, err = jsonError(err)
 		return nil, nil, status, err
 	}
 	return body, id, 0, nil

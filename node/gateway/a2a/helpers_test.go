@@ -126,7 +126,6 @@ type bench struct {
 	server  *httptest.Server
 	card    *wellknown.VerifiedCard
 	config  Config
-	logged  *bytes.Buffer
 }
 
 func newBench(tb testing.TB, change ...func(*Config)) *bench {
