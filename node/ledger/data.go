@@ -44,6 +44,8 @@ var kinds = map[string]func() data{
 	CallAnswered:         func() data { return new(Call) },
 	CallRefused:          func() data { return new(CallRefusal) },
 	DatasetImported:      func() data { return new(Imported) },
+	TrustChanged:         func() data { return new(TrustChange) },
+	KeyConfirmed:         func() data { return new(KeyConfirmation) },
 }
 
 var limits = canon.Limits{MaxBytes: MaxEventBytes, MaxDepth: maxDepth}

@@ -103,6 +103,8 @@ func story() []Entry {
 		under(QueryFailed, QueryFailure{"connection refused"}),
 		under(CallAnswered, Call{digest, digest, 1, 156, 624, buyer}),
 		under(CallRefused, CallRefusal{"SCOPE_DENIED", "column customer_email is not granted; nothing was read", buyer}),
+		{Type: TrustChanged, Data: TrustChange{Action: "deny", Pattern: "*.evil.test"}},
+		{Type: KeyConfirmed, Peer: "did:wba:data.vendorcorp.test", Data: KeyConfirmation{DID: "did:wba:data.vendorcorp.test", Hash: digest}},
 	}
 }
 

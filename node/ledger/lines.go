@@ -181,6 +181,20 @@ func (d *Imported) line(b *line, _ *Event) {
 	b.put("dataset imported: ", text(d.Dataset), ", ", plural(d.Rows, "row", "rows"), " of ", plural(int64(d.Columns), "column", "columns"))
 }
 
+func (d *TrustChange) line(b *line, _ *Event) {
+	what, known := trustActions[d.Action]
+	if !known {
+		what = text(d.Action)
+	}
+	b.put("trust policy: operator ", what, " ", text(d.Pattern))
+}
+
+var trustActions = map[string]string{"allow": "allows", "deny": "denies", "forget": "dropped the change for"}
+
+func (d *KeyConfirmation) line(b *line, _ *Event) {
+	b.put("changed keys confirmed by the operator: ", text(d.DID), ", document ", short(d.Hash))
+}
+
 // way is " sent" or " received".
 func way(e *Event, sent string) string {
 	if e.Type == sent {

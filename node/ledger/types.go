@@ -41,6 +41,9 @@ const (
 	CallAnswered    = "call.answered"    // data plane → [Call]
 	CallRefused     = "call.refused"     // data plane → [CallRefusal]
 	DatasetImported = "dataset.imported" // → [Imported]
+
+	TrustChanged = "trust.changed" // → [TrustChange]
+	KeyConfirmed = "key.confirmed" // → [KeyConfirmation]
 )
 
 // Started is the data of [NodeStarted].
@@ -229,4 +232,17 @@ type Imported struct {
 	Dataset string `json:"dataset"`
 	Rows    int64  `json:"rows"`
 	Columns int    `json:"columns"`
+}
+
+// TrustChange is the data of [TrustChanged]: the operator allowed or denied a pattern, or dropped an earlier change.
+type TrustChange struct {
+	Action  string `json:"action"` // allow, deny, forget
+	Pattern string `json:"pattern"`
+}
+
+// KeyConfirmation is the data of [KeyConfirmed]: the operator accepted a held version of a DID document. Hash is over its
+// canonical form.
+type KeyConfirmation struct {
+	DID  string       `json:"did"`
+	Hash canon.Digest `json:"hash"`
 }
