@@ -24,7 +24,7 @@ tools-c:
 
 build: tools-c ## build bin/treaty (static) and bin/treaty-dataplane
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/treaty ./cmd/treaty
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
 
 demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
 	$(BIN)/treaty demo $(if $(KEEP),--keep)
@@ -38,7 +38,7 @@ crash: ## SIGKILL each process at every commit point and check that both compani
 	$(GO) test -tags treaty_crash -timeout 15m -count=1 -run 'TestCrash' -v ./cmd/treaty
 
 lint: ## formatting, vet, staticcheck
-	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors wellknown *.go | tee /dev/stderr)"
+	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors tools wellknown *.go | tee /dev/stderr)"
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck ./...
 
@@ -48,10 +48,10 @@ bench: ## our cost beside the floor, in one run
 fuzz: ## every fuzz target, FUZZTIME each
 	@for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz' || true); do \
-	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x $$p; done; done
 
 fmt: ## gofmt everything
-	gofmt -w cmd did hpke metaproto node testvectors wellknown *.go
+	gofmt -w cmd did hpke metaproto node testvectors tools wellknown *.go
 
 clean: ## remove what was built
 	rm -rf $(BIN)

@@ -40,6 +40,7 @@ var layers = [][]string{
 	{"node/httpapi"},
 	{"node"},
 	{"cmd/..."},
+	{"tools/..."},
 }
 
 // never are edges that the order of the rows alone would allow.
