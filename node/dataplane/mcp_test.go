@@ -47,7 +47,7 @@ type site struct {
 	log     *bytes.Buffer
 }
 
-func newSite(t *testing.T, f *fixture, o HandlerOptions) *site {
+func newSite(t testing.TB, f *fixture, o HandlerOptions) *site {
 	t.Helper()
 	s := &site{fixture: f, log: &bytes.Buffer{}}
 	f.opts.Log = slog.New(slog.NewTextHandler(&lockedWriter{w: s.log}, nil))
@@ -91,7 +91,7 @@ func (s *site) client(c company) *http.Client {
 	return &http.Client{Transport: &httpsig.Transport{Base: s.server.Client().Transport, Signer: func() did.Signer { return c.signer }}}
 }
 
-func (s *site) session(t *testing.T, c company) *mcp.ClientSession {
+func (s *site) session(t testing.TB, c company) *mcp.ClientSession {
 	t.Helper()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: s.server.URL + "/mcp", HTTPClient: s.client(c), MaxRetries: -1, DisableStandaloneSSE: true,
