@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -207,9 +208,9 @@ func (d *demo) run(ctx context.Context) error {
 	if err := answered.Decode(&a); err != nil || !a.ResultDigest.Equal(res.ResultDigest) {
 		return errors.New("the log's answer is not the result that came back")
 	}
-	fmt.Fprintln(d.out)
-	printResult(indent{d.out}, res)
-	fmt.Fprintln(d.out)
+	var table bytes.Buffer
+	printResult(&table, res)
+	fmt.Fprintf(d.out, "\n%s\n", indent(table.String()))
 
 	greedy := ask
 	greedy.GroupBy, greedy.OrderBy = []string{"customer_email"}, []contract.Order{}

@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -132,14 +132,11 @@ func healthy(ctx context.Context, client *http.Client, p *process, url, service 
 	}
 }
 
-// indent writes lines with two spaces in front.
-type indent struct{ w io.Writer }
-
-func (i indent) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) {
-		if _, err := i.w.Write(append([]byte("      "), line...)); err != nil {
-			return 0, err
-		}
+// indent moves every line to the right.
+func indent(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString("      " + line)
 	}
-	return len(p), nil
+	return b.String()
 }

@@ -129,7 +129,7 @@ func parseCondition(s string) (contract.Condition, error) {
 
 func printResult(w io.Writer, r httpapi.QueryResult) {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.ToUpper(strings.Join(r.Columns, "\t")))
+	fmt.Fprintln(tw, strings.Join(r.Columns, "\t"))
 	for _, row := range r.Rows {
 		cells := make([]string, len(row))
 		for i, v := range row {

@@ -185,7 +185,11 @@ func round(fx *Effects, s *Session, kind string, m *metaproto.Message) {
 	for _, c := range m.Candidates {
 		names = append(names, c.Transport+", "+c.DataPlane+", contract schema "+c.ContractSchema)
 	}
-	fx.log(s, kind, ledger.Round{Round: m.SequenceID + 1, Status: string(m.Status), Candidates: names, Summary: clip(m.ModificationSummary)})
+	summary := m.ModificationSummary
+	if m.Status == metaproto.StatusAccepted {
+		summary = "" // says the candidate again, in words
+	}
+	fx.log(s, kind, ledger.Round{Round: m.SequenceID + 1, Status: string(m.Status), Candidates: names, Summary: clip(summary)})
 }
 
 // Begin makes the buyer's first round.
