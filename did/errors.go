@@ -42,6 +42,10 @@ var (
 	// ErrMixedRoles: one key serves more than one role.
 	ErrMixedRoles = errors.New("did: key in more than one role")
 
+	// ErrSignerUnavailable: the key lives elsewhere and cannot be used now. Nothing was signed; the same call may
+	// succeed later.
+	ErrSignerUnavailable = errors.New("did: signer unavailable")
+
 	// ErrJWS: not a signature object in the one form that is accepted.
 	ErrJWS = errors.New("did: malformed signature object")
 )

@@ -175,7 +175,7 @@ func (k PrivateKey) sign(message []byte) ([]byte, error) {
 }
 
 // Signer signs with one key. Implementations are safe for concurrent use. The key may be in another process:
-// ctx bounds the wait.
+// ctx bounds the wait, and [ErrSignerUnavailable] says that trying again later makes sense.
 type Signer interface {
 	// KeyID returns the absolute id of the verification method, <did>#<fragment>.
 	KeyID() string

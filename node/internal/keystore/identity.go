@@ -61,6 +61,11 @@ func ReadIdentityFile(path string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseIdentity(path, data)
+}
+
+// parseIdentity wipes data.
+func parseIdentity(path string, data []byte) (*Identity, error) {
 	defer clear(data)
 	// The library's errors quote lines of the file: they are not passed on.
 	list, err := age.ParseIdentities(bytes.NewReader(data))

@@ -267,7 +267,9 @@ func LoadDir(dir string, identities ...age.Identity) (map[Role][]Key, error) {
 }
 
 // readPrivate reads a small file that only its owner may use. The mode is that of the opened file, not of the name.
-func readPrivate(path string) ([]byte, error) {
+func readPrivate(path string) ([]byte, error) { return readSecret(path, 0o077) }
+
+func readSecret(path string, forbidden fs.FileMode) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
@@ -279,7 +281,7 @@ func readPrivate(path string) ([]byte, error) {
 		return nil, fmt.Errorf("keystore: %w", err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: %w", path, ErrKey)
-	case info.Mode().Perm()&0o077 != 0:
+	case info.Mode().Perm()&forbidden != 0:
 		return nil, fmt.Errorf("%w: %s has mode %04o; run chmod 600 %[2]s", ErrMode, path, info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
