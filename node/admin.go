@@ -42,23 +42,11 @@ func (n *Node) Resolve(ctx context.Context, target string) ([]httpapi.ResolveRes
 		}
 		res := httpapi.ResolveResult{
 			DID: id.String(), URL: r.URL, Profile: string(r.Verification.Profile), Dialect: string(r.Verification.Dialect), ProofKey: r.Verification.ProofKeyID,
-			ProofCreated: r.Verification.Created.UTC().Format(time.RFC3339), Hash: r.Document.Hash(), FirstSeen: r.FirstSeen.UTC().Format(time.RFC3339),
-			MayContract: true, Document: r.Document.Raw(),
+			ProofCreated: stamp(r.Verification.Created), Hash: r.Document.Hash(), FirstSeen: r.FirstSeen.UTC().Format(time.RFC3339),
+			KeyChanged: r.KeyChanged, MayContract: true, Keys: keyInfos(r.Document), Document: r.Document.Raw(),
 		}
 		if err := errors.Join(n.trust.MayContract(id), r.Document.CheckRoles()); err != nil {
 			res.MayContract, res.Reason = false, err.Error()
-		}
-		for _, m := range r.Document.Methods() {
-			key := httpapi.KeyInfo{ID: m.ID, Type: m.Type, Relationships: []string{}}
-			if !m.Key.IsZero() {
-				key.Thumbprint = m.Key.Thumbprint()
-			}
-			for _, rel := range []did.Relationship{did.Authentication, did.AssertionMethod, did.KeyAgreement, did.HumanAuthorization, did.Recovery} {
-				if r.Document.In(m.ID, rel) {
-					key.Relationships = append(key.Relationships, string(rel))
-				}
-			}
-			res.Keys = append(res.Keys, key)
 		}
 		if err := n.record(ctx, negotiation.Introduce(r.Document, r.Verification, "")...); err != nil {
 			return nil, err
@@ -66,6 +54,14 @@ func (n *Node) Resolve(ctx context.Context, target string) ([]httpapi.ResolveRes
 		out = append(out, res)
 	}
 	return out, nil
+}
+
+// stamp is a time as text, "" for none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 // Negotiate implements [httpapi.Admin]: it finds and verifies the peer, stores the conversation and its first message, and

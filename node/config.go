@@ -49,6 +49,7 @@ type Config struct {
 	// ProofDialect is how published documents are proved: spec (default), sdk or w3c.
 	ProofDialect string       `yaml:"proof_dialect,omitempty"`
 	Trust        trust.Policy `yaml:"trust"`
+	Resolver     Resolver     `yaml:"resolver,omitempty"`
 	// Datasets names the file that lists the datasets on offer (vendor).
 	Datasets string `yaml:"datasets,omitempty"`
 	// Policy names the vendor's policy file: what may be granted.
@@ -70,6 +71,16 @@ type TLS struct {
 type Keys struct {
 	// Identity is an age identity file that only the node's user can read.
 	Identity string `yaml:"identity"`
+}
+
+// Resolver says how names are looked up.
+type Resolver struct {
+	// DNSOverHTTPS is the https URL of a resolver (RFC 8484) that is asked for every name a peer brings up, instead of the
+	// system's. The resolver itself is found by the system's.
+	DNSOverHTTPS string `yaml:"dns_over_https,omitempty"`
+	// AcceptKeyChanges lets changed keys of a DID that only its web server vouches for (bare domains, did:web) pass without
+	// `treaty resolve --confirm`. `treaty resolve` still reports them.
+	AcceptKeyChanges bool `yaml:"accept_key_changes,omitempty"`
 }
 
 // DataPlane is where this vendor's data is queried: a process of its own, with an identity of its own.
@@ -227,7 +238,13 @@ func (c *Config) FetchConfig(dir string) (fetch.Config, error) {
 	if err != nil {
 		return fetch.Config{}, err
 	}
-	return fetch.Config{Hosts: c.Hosts, RootCAs: roots, Timeout: c.Limits.PeerTimeout}, nil
+	guard := fetch.Config{Hosts: c.Hosts, RootCAs: roots, Timeout: c.Limits.PeerTimeout}
+	if c.Resolver.DNSOverHTTPS != "" {
+		if guard.Lookup, err = fetch.DNSOverHTTPS(fetch.NewClient(guard), c.Resolver.DNSOverHTTPS); err != nil {
+			return fetch.Config{}, fmt.Errorf("%w: resolver.dns_over_https: %w", ErrConfig, err)
+		}
+	}
+	return guard, nil
 }
 
 // LoadRoots returns the system's certificate authorities and those in the PEM file, or nil for no file.

@@ -177,7 +177,7 @@ func (n *Node) contracts(ctx context.Context, f store.ContractFilter) (list []st
 func trustError(err error) error {
 	return &httpapi.Error{
 		Kind: httpapi.KindRefused, Code: "NOT_TRUSTED", Message: err.Error(),
-		Hint: "trust.allow in " + ConfigFile + " says whom this node deals with",
+		Hint: "`treaty trust list` says whom this node deals with; `treaty trust allow PATTERN` adds somebody",
 	}
 }
 
@@ -195,6 +195,8 @@ func resolveError(err error) error {
 		out.Kind = httpapi.KindUnreachable
 	case resolver.CodeStore:
 		out.Kind = httpapi.KindInternal
+	case resolver.CodeKeyChanged, resolver.CodeSuccessorChanged:
+		out.Hint = "compare the new keys with the counterparty over another channel (`treaty resolve --history " + e.DID.String() + "` shows them), then `treaty resolve --confirm " + e.Hash.String() + " " + e.DID.String() + "`"
 	}
 	return out
 }

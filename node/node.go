@@ -55,6 +55,8 @@ const (
 	maxSocket   = 104         // bytes of a Unix socket's path that every system takes
 	socketUmask = 0o177
 	maxAnswer   = 40 << 20 // bytes of a data plane's answer
+
+	maxRedirects = 3 // followed for a document, all within its origin
 )
 
 // Options of a node process.
@@ -72,6 +74,7 @@ type Node struct {
 	db       *sqlite.DB
 	id       *identity
 	trust    *trust.Live
+	trustMu  sync.Mutex // orders changes of trust
 	resolver *resolver.Resolver
 	client   *http.Client // guarded, unsigned: documents and cards
 	signed   *http.Client // guarded, signed by the binding key: A2A
@@ -119,6 +122,9 @@ func (n *Node) build(ctx context.Context) (err error) {
 	if n.clock, err = clock.NewSecure(ctx, clock.System{}, store.ClockFloor(n.db)); err != nil {
 		return err
 	}
+	if err := n.loadTrust(ctx); err != nil {
+		return err
+	}
 	guard, err := n.cfg.FetchConfig(n.dir)
 	if err != nil {
 		return usageError(err)
@@ -126,11 +132,15 @@ func (n *Node) build(ctx context.Context) (err error) {
 	if err := guard.Validate(); err != nil {
 		return usageError(err)
 	}
-	n.client = fetch.NewClient(guard)
 	n.signed = n.signing(guard)
+	unsigned := guard
+	unsigned.MaxRedirects = maxRedirects // within one origin; a signed request follows none
+	n.client = fetch.NewClient(unsigned)
 	guard.Timeout, guard.MaxBody = mcp.Timeout, maxAnswer
 	n.data = n.signing(guard)
-	n.resolver = resolver.New(resolver.Options{Client: n.client, Pins: n.db, Admit: n.admit, Now: n.clock.Now, Timeout: n.cfg.Limits.PeerTimeout})
+	n.resolver = resolver.New(resolver.Options{
+		Client: n.client, Pins: n.db, Admit: n.admit, Now: n.clock.Now, Timeout: n.cfg.Limits.PeerTimeout, AcceptKeyChanges: n.cfg.Resolver.AcceptKeyChanges,
+	})
 	if n.cfg.Datasets != "" {
 		if n.offer, err = loadCatalogue(n.dir, n.cfg); err != nil {
 			return usageError(err)

@@ -46,6 +46,9 @@ func (c *cli) resolveCmd() *cobra.Command {
 					}
 					fmt.Fprintf(w, "%s\n  document   %s\n  profile    %s, %s\n  hash       %s, first seen %s\n", r.DID, r.URL, r.Profile, dialect, r.Hash, r.FirstSeen)
 					printKeys(w, r.Keys)
+					if r.KeyChanged {
+						fmt.Fprintln(w, "  changed    keys were added since the last version; accepted by resolver.accept_key_changes")
+					}
 					if r.MayContract {
 						fmt.Fprintln(w, "  contracts  allowed by trust policy")
 					} else {

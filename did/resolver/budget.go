@@ -4,6 +4,7 @@ package resolver
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -49,6 +50,18 @@ func SourceOf(a netip.Addr) string {
 		return p.String()
 	}
 	return a.String()
+}
+
+// ChargeClients charges the look-ups that a request causes to the address it came
+// from, as the connection has it. Behind a proxy that is the proxy's: let the
+// proxy be the one source, or wrap the handler with another WithSource.
+func ChargeClients(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+			r = r.WithContext(WithSource(r.Context(), SourceOf(a.Addr())))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // maxMeters bounds the memory for meters. A meter that is forgotten starts full;

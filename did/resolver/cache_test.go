@@ -5,6 +5,7 @@ package resolver
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -171,5 +172,21 @@ func TestSourceOf(t *testing.T) {
 	}
 	if got := SourceOf(netip.Addr{}); got != (netip.Addr{}).String() {
 		t.Errorf("SourceOf of nothing: %q", got)
+	}
+}
+
+func TestChargeClients(t *testing.T) {
+	for addr, want := range map[string]string{
+		"203.0.113.7:4711":           "203.0.113.7",
+		"[2001:db8:1:2:3:4:5:6]:443": "2001:db8:1:2::/64",
+		"@":                          "", // a Unix socket's peer shares the one budget
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr = addr
+		got := "not called"
+		ChargeClients(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = sourceFrom(r.Context()) })).ServeHTTP(httptest.NewRecorder(), r)
+		if got != want {
+			t.Errorf("a request from %s is charged to %q, want %q", addr, got, want)
+		}
 	}
 }

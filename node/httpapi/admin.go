@@ -48,6 +48,7 @@ type ResolveResult struct {
 	ProofCreated string          `json:"proofCreated"`
 	Hash         canon.Digest    `json:"hash"`
 	FirstSeen    string          `json:"firstSeen"`
+	KeyChanged   bool            `json:"keyChanged,omitempty"` // accepted by configuration though keys were added that nothing binds to the DID
 	MayContract  bool            `json:"mayContract"`
 	Reason       string          `json:"reason,omitempty"` // why not
 	Keys         []KeyInfo       `json:"keys"`
@@ -141,6 +142,7 @@ type Admin interface {
 	Datasets(ctx context.Context) ([]json.RawMessage, error)
 	Events(ctx context.Context, after uint64, limit int) ([]ledger.Event, error)
 	Backup(ctx context.Context, path string) error
+	IdentityAdmin
 }
 
 const (
@@ -166,6 +168,7 @@ func AdminHandler(a Admin) http.Handler {
 		}
 		return a.Resolve(r.Context(), req.Target)
 	})
+	identityRoutes(a, get, post)
 	post("/negotiations", func(r *http.Request) (any, error) {
 		var req NegotiateRequest
 		if err := decode(r, &req); err != nil {

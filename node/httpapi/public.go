@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gorilla/mux"
+
+	"github.com/treaty-node/treaty/did/resolver"
 )
 
 // Health is what GET /healthz answers: who this is, so that a port that merely answers is not taken for the service.
@@ -56,7 +58,7 @@ func PublicHandler(p Public) http.Handler {
 		}
 		WriteJSON(w, http.StatusOK, map[string]any{"ready": true})
 	})
-	return Limit(maxConcurrent, r)
+	return Limit(maxConcurrent, resolver.ChargeClients(r))
 }
 
 // Limit answers 503 while more than n requests are under way, before anything is read of them.

@@ -110,7 +110,7 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 		return fmt.Errorf("not healthy: %s", h.Problem)
 	}
 	server := &http.Server{
-		Handler: mux, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}},
+		Handler: resolver.ChargeClients(mux), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes of strangers
 	}
@@ -193,7 +193,7 @@ func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure
 		admit = c.Trust.Admit
 	}
 	documents := resolver.New(resolver.Options{
-		Client: fetch.NewClient(fetch.Config{Hosts: c.Hosts, RootCAs: c.roots}), Pins: db, Admit: admit, Now: secure.Now,
+		Client: fetch.NewClient(fetch.Config{Hosts: c.Hosts, RootCAs: c.roots, MaxRedirects: maxRedirects}), Pins: db, Admit: admit, Now: secure.Now,
 	})
 	verifier, err := httpsig.NewVerifier(httpsig.Options{
 		Origins: []string{c.origin}, Resolver: documents, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
@@ -214,8 +214,10 @@ func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure
 	})
 }
 
-// maxRequest bounds a request's body.
-const maxRequest = 256 << 10
+const (
+	maxRequest   = 256 << 10 // bytes of a request's body
+	maxRedirects = 3         // followed for a document, all within its origin
+)
 
 // routes are everything that this process serves.
 func (c *Config) routes(didDocument []byte, public *dataplane.Handler) (http.Handler, error) {

@@ -146,7 +146,7 @@ func (p Policy) MayContract(id did.DID) error {
 	if err := p.Admit(id); err != nil {
 		return err
 	}
-	if !p.profileContracts(id.Profile()) {
+	if !p.Contracts(id.Profile()) {
 		return &Refusal{Subject: id.String(), Rule: RuleProfile}
 	}
 	return nil
@@ -184,7 +184,8 @@ func (p Policy) methodAdmitted(method string) bool {
 	return slices.Contains(p.Methods, method)
 }
 
-func (p Policy) profileContracts(profile did.Profile) bool {
+// Contracts reports whether DIDs of the profile may contract at all.
+func (p Policy) Contracts(profile did.Profile) bool {
 	switch {
 	case profile == did.ProfilePath:
 		return false

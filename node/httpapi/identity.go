@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+)
+
+// Effects of a trust rule, and what an operator can do about one.
+const (
+	TrustAllow  = "allow"
+	TrustDeny   = "deny"
+	TrustForget = "forget" // drop what allow or deny changed; the configuration's word counts again
+)
+
+// Sources of a trust rule.
+const (
+	TrustFromConfig   = "configuration"
+	TrustFromOperator = "operator"
+)
+
+// Trust is the trust policy in force: the configuration's, with the operator's changes on top of it.
+type Trust struct {
+	FirstContact     string      `json:"firstContact"`
+	Methods          []string    `json:"methods"`
+	ContractProfiles []string    `json:"contractProfiles"`
+	Rules            []TrustRule `json:"rules"`
+	// Note says what the change just made does not do, such as an allowed domain that a wider rule still denies.
+	Note string `json:"note,omitempty"`
+}
+
+// TrustRule is one pattern with what it does. A rule of the configuration that the operator's word replaces is not in
+// force.
+type TrustRule struct {
+	Effect  string    `json:"effect"` // TrustAllow or TrustDeny
+	Pattern string    `json:"pattern"`
+	Source  string    `json:"source"`
+	InForce bool      `json:"inForce"`
+	Since   time.Time `json:"since,omitzero"` // of the operator's changes
+}
+
+// TrustRequest changes the trust policy.
+type TrustRequest struct {
+	Action  string `json:"action"` // TrustAllow, TrustDeny or TrustForget
+	Pattern string `json:"pattern"`
+}
+
+// History is what this node has accepted of a DID, oldest first, and what waits for an operator's confirmation. Nothing is
+// fetched for it.
+type History struct {
+	DID      string    `json:"did"`
+	Versions []Version `json:"versions"`
+}
+
+// Version is one version of a DID document.
+type Version struct {
+	Hash         canon.Digest `json:"hash"`
+	State        string       `json:"state"` // accepted or held
+	ProofCreated time.Time    `json:"proofCreated,omitzero"`
+	FirstSeen    time.Time    `json:"firstSeen"`
+	Deactivated  bool         `json:"deactivated"`
+	Keys         []KeyInfo    `json:"keys"`
+}
+
+// ConfirmRequest accepts the held version of a DID document with that hash.
+type ConfirmRequest struct {
+	DID  string `json:"did"`
+	Hash string `json:"hash"`
+}
+
+// IdentityAdmin is the part of [Admin] about who others are and whom this node deals with.
+type IdentityAdmin interface {
+	Trust(ctx context.Context) (Trust, error)
+	ChangeTrust(ctx context.Context, req TrustRequest) (Trust, error)
+	History(ctx context.Context, id string) (History, error)
+	Confirm(ctx context.Context, req ConfirmRequest) (History, error)
+}
+
+type route func(path string, f func(r *http.Request) (any, error))
+
+func identityRoutes(a IdentityAdmin, get, post route) {
+	get("/trust", func(r *http.Request) (any, error) { return a.Trust(r.Context()) })
+	post("/trust", func(r *http.Request) (any, error) {
+		var req TrustRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.ChangeTrust(r.Context(), req)
+	})
+	post("/resolve/history", func(r *http.Request) (any, error) {
+		var req ResolveRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.History(r.Context(), req.Target)
+	})
+	post("/resolve/confirm", func(r *http.Request) (any, error) {
+		var req ConfirmRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.Confirm(r.Context(), req)
+	})
+}
