@@ -26,7 +26,14 @@
 // It does not say what the caller may do: authorisation is the application's.
 // It does not protect a request's confidentiality, nor header fields that the
 // signature does not cover: handlers decide on the target and the body alone.
-// It does not sign responses. It issues and accepts no bearer tokens.
+// It does not sign responses.
+//
+// # Bearer tokens and the legacy header
+//
+// A [Verifier] accepts neither. [Sessions], which has to be made on purpose and
+// switched on scheme by scheme, does, for the sake of other implementations. What
+// it lets in has a [Session] in its context and never a [Caller], so a handler
+// that asks for the caller needs a signature whatever stands before it.
 //
 // # Deviations from ANP-02, all of them stricter
 //

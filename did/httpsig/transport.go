@@ -26,7 +26,8 @@ var (
 // Transport is an http.RoundTripper that signs every request. The content is
 // read into memory, up to MaxBody. A redirect within the origin is signed anew;
 // one to another origin is refused. When the server answers invalid_nonce with a
-// challenge, the request is signed with that and sent once more.
+// challenge, the request is signed with that and sent once more. A Transport is
+// safe for concurrent use and must not be copied after its first request.
 type Transport struct {
 	Base   http.RoundTripper // required: the project's guarded transport
 	Signer func() did.Signer // asked for each request, so that keys can rotate
@@ -34,6 +35,14 @@ type Transport struct {
 
 	Lifetime time.Duration // default 60 s
 	MaxBody  int64         // default 4 MiB
+
+	// Tokens keeps the bearer tokens that https servers issue and sends them
+	// instead of signatures, to the origin that issued them, until they expire or
+	// are refused. Off by default: such a request binds its sender to nothing, and
+	// whoever sees the token can make others.
+	Tokens bool
+
+	held heldTokens
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -49,6 +58,31 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if via := r.Response; via != nil && (via.Request == nil || via.Request.URL == nil || !sameOrigin(via.Request, r)) {
 		return nil, fmt.Errorf("%w: %s", ErrRedirect, r.URL.Redacted())
 	}
+	if !t.Tokens || r.URL.Scheme != "https" {
+		return t.signed(r, body)
+	}
+	key := holder(r, t.Signer().KeyID())
+	if token := t.held.get(key, t.now()); token != "" {
+		out := outgoing(r, body)
+		out.Header["Authorization"] = []string{"Bearer " + token}
+		resp, err := t.Base.RoundTrip(out)
+		if err != nil || resp.StatusCode != http.StatusUnauthorized {
+			return resp, err
+		}
+		discard(resp)
+		t.held.drop(key, token)
+	}
+	resp, err := t.signed(r, body)
+	if err == nil && resp.StatusCode < 400 {
+		if token, ok := ParseAuthenticationInfo(resp.Header); ok {
+			t.held.put(key, token, t.now())
+		}
+	}
+	return resp, err
+}
+
+// signed sends the request with a signature, and once more if it is challenged.
+func (t *Transport) signed(r *http.Request, body []byte) (*http.Response, error) {
 	resp, err := t.send(r, body, "")
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		return resp, err
@@ -57,17 +91,39 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok || c.Code != InvalidNonce || c.Nonce == "" {
 		return resp, nil
 	}
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
-	resp.Body.Close()
+	discard(resp)
 	return t.send(r, body, c.Nonce)
 }
 
 func (t *Transport) send(r *http.Request, body []byte, nonce string) (*http.Response, error) {
-	now := t.Now
-	if now == nil {
-		now = time.Now
+	out := outgoing(r, body)
+	o := SignOptions{Created: t.now(), Lifetime: t.Lifetime, Nonce: nonce}
+	if err := SignRequest(r.Context(), out, body, t.Signer(), o); err != nil {
+		return nil, err
 	}
-	out := r.Clone(r.Context()) // a RoundTripper does not change its request
+	return t.Base.RoundTrip(out)
+}
+
+func (t *Transport) now() time.Time {
+	if t.Now == nil {
+		return time.Now()
+	}
+	return t.Now()
+}
+
+// discard reads what is left, so that the connection can be used again.
+func discard(resp *http.Response) {
+	io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+	resp.Body.Close()
+}
+
+// outgoing returns the request with its content read: a RoundTripper does not
+// change the request it is given.
+func outgoing(r *http.Request, body []byte) *http.Request {
+	out := r.Clone(r.Context())
+	if out.Header == nil {
+		out.Header = make(http.Header)
+	}
 	out.Body, out.GetBody, out.ContentLength = http.NoBody, nil, int64(len(body))
 	if len(body) > 0 {
 		open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
@@ -75,11 +131,7 @@ func (t *Transport) send(r *http.Request, body []byte, nonce string) (*http.Resp
 		out.GetBody = open
 	}
 	out.TransferEncoding, out.Trailer = nil, nil
-	o := SignOptions{Created: now(), Lifetime: t.Lifetime, Nonce: nonce}
-	if err := SignRequest(r.Context(), out, body, t.Signer(), o); err != nil {
-		return nil, err
-	}
-	return t.Base.RoundTrip(out)
+	return out
 }
 
 // readBody reads and closes the content; an http.RoundTripper closes it always.
@@ -132,22 +184,8 @@ func ParseChallenge(h http.Header) (Challenge, bool) {
 }
 
 func parseChallenge(s string) (c Challenge, ok bool) {
-	for s = strings.TrimLeft(s, " \t"); s != ""; s = strings.TrimLeft(s, " \t,") {
-		name, rest, found := strings.Cut(s, "=")
-		if !found {
-			return Challenge{}, false
-		}
-		var value string
-		if strings.HasPrefix(rest, `"`) {
-			if value, s, ok = cutQuoted(rest); !ok {
-				return Challenge{}, false
-			}
-		} else if end := strings.IndexAny(rest, ", \t"); end >= 0 {
-			value, s = rest[:end], rest[end:]
-		} else {
-			value, s = rest, ""
-		}
-		switch strings.ToLower(strings.TrimSpace(name)) {
+	ok = eachParam(s, func(name, value string) bool {
+		switch name {
 		case "error":
 			c.Code = Code(value)
 		case "error_description":
@@ -156,12 +194,41 @@ func parseChallenge(s string) (c Challenge, ok bool) {
 			c.Realm = value
 		case "nonce":
 			if !printable(value, maxNonceBytes) {
-				return Challenge{}, false
+				return false
 			}
 			c.Nonce = value
 		}
+		return true
+	})
+	if !ok {
+		return Challenge{}, false
 	}
 	return c, c.Code != ""
+}
+
+// eachParam calls f with every auth-param of s (RFC 9110 section 11.2), names in
+// lower case, until f returns false. It is false then, and if s is malformed.
+func eachParam(s string, f func(name, value string) bool) (ok bool) {
+	for s = strings.TrimLeft(s, " \t"); s != ""; s = strings.TrimLeft(s, " \t,") {
+		name, rest, found := strings.Cut(s, "=")
+		if !found {
+			return false
+		}
+		var value string
+		if strings.HasPrefix(rest, `"`) {
+			if value, s, ok = cutQuoted(rest); !ok {
+				return false
+			}
+		} else if end := strings.IndexAny(rest, ", \t"); end >= 0 {
+			value, s = rest[:end], rest[end:]
+		} else {
+			value, s = rest, ""
+		}
+		if !f(strings.ToLower(strings.TrimSpace(name)), value) {
+			return false
+		}
+	}
+	return true
 }
 
 // cutQuoted splits a quoted-string of RFC 9110 section 5.6.4 off the front of s.

@@ -134,8 +134,7 @@ func TestTransportKeepsItsHands(t *testing.T) {
 			t.Error("an incomplete Transport works")
 		}
 	}
-	failing := *transport
-	failing.Signer = func() did.Signer { return brokenSigner{transport.Signer()} }
+	failing := &Transport{Base: transport.Base, Signer: func() did.Signer { return brokenSigner{transport.Signer()} }}
 	if _, err := failing.RoundTrip(httptest.NewRequest("GET", "http://a.example/", nil)); !errors.Is(err, errUnreachable) {
 		t.Errorf("a signer that fails: %v", err)
 	}

@@ -169,6 +169,10 @@ type claim struct {
 }
 
 func (v *Verifier) inspectRequest(r *http.Request) (*claim, error) {
+	if len(r.Header["Signature-Input"]) == 0 && len(r.Header["Signature"]) == 0 {
+		scheme, _ := credentials(r.Header)
+		return nil, unsigned(scheme)
+	}
 	c, err := v.inspect(fields{
 		input:     r.Header["Signature-Input"],
 		signature: r.Header["Signature"],
