@@ -18,6 +18,7 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver/fetch"
+	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/internal/trust"
 )
 
@@ -67,10 +68,17 @@ type TLS struct {
 	Key  string `yaml:"key"`
 }
 
-// Keys says how the node unseals its own key files.
+// Keys says how the node unseals its own key files, and where its binding key is if not among them.
 type Keys struct {
-	// Identity is an age identity file that only the node's user can read.
-	Identity string `yaml:"identity"`
+	keystore.Unlock `yaml:",inline"`
+	// Signer is a process that signs with the binding key, which then is in no file. Key-agreement keys always are in files.
+	Signer *SignerConfig `yaml:"signer,omitempty"`
+}
+
+// SignerConfig says where a remote signer is (see package node/signer and treaty-signer).
+type SignerConfig struct {
+	// Socket is the signer's Unix socket.
+	Socket string `yaml:"socket"`
 }
 
 // Resolver says how names are looked up.
@@ -182,8 +190,11 @@ func (c *Config) Validate() error {
 	if c.TLS.Cert == "" || c.TLS.Key == "" {
 		return errors.New("tls: cert and key are both needed; `treaty init --dev-ca DIR` makes them for a try on one machine")
 	}
-	if c.Keys.Identity == "" {
-		return errors.New("keys.identity: name the age identity file that unseals the node's keys")
+	if err := c.Keys.Validate(); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	if c.Keys.Signer != nil && c.Keys.Signer.Socket == "" {
+		return errors.New("keys.signer.socket: name the signer's Unix socket")
 	}
 	switch did.Dialect(c.ProofDialect) {
 	case did.DialectSpec, did.DialectSDK, did.DialectW3C:
@@ -216,9 +227,9 @@ func (c *Config) Validate() error {
 	return c.Trust.Validate()
 }
 
-// AgentDID is the contracting identity for a binding key with this thumbprint (did:wba, e1_ profile).
-func (c *Config) AgentDID(thumbprint string) (did.DID, error) {
-	return did.Parse("did:wba:" + c.Domain + ":" + strings.Join(c.Agent, ":") + ":e1_" + thumbprint)
+// AgentDID is the contracting identity for a binding key with this thumbprint: a did:wba of the e1 or the k1 profile.
+func (c *Config) AgentDID(profile did.Profile, thumbprint string) (did.DID, error) {
+	return did.Parse("did:wba:" + c.Domain + ":" + strings.Join(c.Agent, ":") + ":" + string(profile) + "_" + thumbprint)
 }
 
 // ServiceDID is the bare-domain identity (serviceDid of the agent's services).

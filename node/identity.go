@@ -4,13 +4,16 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/negotiation"
@@ -33,8 +36,9 @@ type identity struct {
 }
 
 // loadIdentity reads documents and keys and refuses anything that peers would refuse too: a wrong proof, a binding that
-// does not hold, mixed key roles, keys that are not the document's.
-func loadIdentity(dir string, cfg *Config, now time.Time) (*identity, error) {
+// does not hold, mixed key roles, keys that are not the document's. Documents proved in another dialect than configured are
+// proved anew.
+func loadIdentity(ctx context.Context, dir string, cfg *Config, now time.Time) (*identity, error) {
 	agent, err := loadDocument(filepath.Join(dir, DocumentsDir, agentDocument), now)
 	if err != nil {
 		return nil, err
@@ -81,7 +85,63 @@ func loadIdentity(dir string, cfg *Config, now time.Time) (*identity, error) {
 		return nil, fmt.Errorf("%w: keys/ has no key-agreement key %s", ErrIdentity, kid)
 	}
 	id.keys.KeyAgreementKID, id.keys.Opener = kid, hpke.NewKeyring(ring)
-	return id, nil
+	dialect := did.Dialect(cfg.ProofDialect)
+	if id.agent, err = prove(ctx, dir, agentDocument, agent, keys[keystore.Signing], dialect, now); err != nil {
+		return nil, err
+	}
+	id.keys.Document = id.agent
+	id.service, err = prove(ctx, dir, serviceDocument, service, keys[keystore.Service], dialect, now)
+	return id, err
+}
+
+// prove gives a published document a proof in the wanted dialect, if it has one in another. It says the same as before with
+// a newer proof, which is what peers take for an update. Proofs by secp256k1 keys have one form only.
+func prove(ctx context.Context, dir, name string, doc *did.Document, keys []keystore.Key, dialect did.Dialect, now time.Time) (*did.Document, error) {
+	v, err := doc.Verify(now)
+	if err != nil || v.Dialect == "" || v.Dialect == dialect || v.Profile == did.ProfileK1 || doc.Deactivated() {
+		return doc, err
+	}
+	i := slices.IndexFunc(keys, func(k keystore.Key) bool { return k.KID == v.ProofKeyID })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: %s has a proof of dialect %s; keys/ has no key %s to prove it anew as proof_dialect %s says", ErrIdentity, name, v.Dialect, v.ProofKeyID, dialect)
+	}
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(doc.Raw(), &members); err != nil { // strictly parsed before
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	delete(members, "proof")
+	unsigned, err := canon.Marshal(members)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	signer, err := did.NewSigner(keys[i].KID, keys[i].Private)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	if earliest := doc.ProofCreated().Add(time.Second); now.Before(earliest) {
+		now = earliest
+	}
+	raw, err := did.SignDocument(ctx, unsigned, signer, now, dialect)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	path := filepath.Join(dir, DocumentsDir, name)
+	if err := replace(path, raw); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	return loadDocument(path, now)
+}
+
+// replace puts data in place of a file: at any moment there is the old one or the new one.
+func replace(path string, data []byte) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := writeNew(next, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
 }
 
 func loadDocument(path string, now time.Time) (*did.Document, error) {
@@ -120,16 +180,20 @@ func newKey(role keystore.Role, typ did.KeyType, now time.Time, of func(did.Publ
 
 // newIdentity makes all keys and both documents of a node. Keys of the roles human and recovery are returned with the
 // others; the caller keeps them out of the node's reach.
-func newIdentity(ctx context.Context, cfg *Config, now time.Time) (keys []keystore.Key, agent, service []byte, err error) {
+func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, now time.Time) (keys []keystore.Key, agent, service []byte, err error) {
 	service1, err := cfg.ServiceDID()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	binding, err := newKey(keystore.Signing, did.Ed25519, now, func(k did.PublicKey) (did.DID, error) { return cfg.AgentDID(k.Thumbprint()) })
+	typ := did.Ed25519
+	if profile == did.ProfileK1 {
+		typ = did.Secp256k1
+	}
+	binding, err := newKey(keystore.Signing, typ, now, func(k did.PublicKey) (did.DID, error) { return cfg.AgentDID(profile, k.Thumbprint()) })
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	agentID, err := cfg.AgentDID(binding.Private.Public().Thumbprint())
+	agentID, err := cfg.AgentDID(profile, binding.Private.Public().Thumbprint())
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -40,8 +40,12 @@ type InitOptions struct {
 	// Datasets and Policy are files to copy into Dir (vendor); DataPlane is where the data is queried.
 	Datasets, Policy string
 	DataPlane        DataPlane
-	Needs            string   // file to copy into Dir (buyer)
-	Transports       []string // preferred first
+	// Profile of the contracting identity: e1 (Ed25519, the default) or k1 (secp256k1).
+	Profile string
+	// ProofDialect is how the documents are proved; see Config.ProofDialect.
+	ProofDialect string
+	Needs        string   // file to copy into Dir (buyer)
+	Transports   []string // preferred first
 }
 
 // InitResult is what Init made.
@@ -84,7 +88,7 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	now := clock.System{}.Now().Truncate(time.Second)
-	keys, agent, service, err := newIdentity(ctx, &cfg, now)
+	keys, agent, service, err := newIdentity(ctx, &cfg, did.Profile(o.Profile), now)
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +136,13 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 }
 
 func (o *InitOptions) check() error {
+	switch did.Profile(o.Profile) {
+	case "":
+		o.Profile = string(did.ProfileE1)
+	case did.ProfileE1, did.ProfileK1:
+	default:
+		return fmt.Errorf("%w: --profile %q is neither e1 nor k1", ErrConfig, o.Profile)
+	}
 	if _, err := os.Lstat(filepath.Join(o.Dir, ConfigFile)); err == nil {
 		return fmt.Errorf("%w: %s holds a node already; nothing was changed", ErrConfig, o.Dir)
 	}
@@ -263,6 +274,9 @@ func (o *InitOptions) yaml() string {
 		}
 	}
 	line("keys: {identity: %q}", identityFile)
+	if o.ProofDialect != "" {
+		line("proof_dialect: %s", o.ProofDialect)
+	}
 	line("# Who this node deals with. closed: only the allow list; open: anybody who verifies. Deny beats allow.")
 	line("trust:")
 	if o.Open {

@@ -98,7 +98,7 @@ func Open(ctx context.Context, dir string, o Options) (*Node, error) {
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
-	if n.id, err = loadIdentity(dir, cfg, clock.System{}.Now()); err != nil {
+	if n.id, err = loadIdentity(ctx, dir, cfg, clock.System{}.Now()); err != nil {
 		return nil, usageError(err)
 	}
 	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(dir, StoreFile), sqlite.Options{Node: n.self().String(), Process: o.Process})

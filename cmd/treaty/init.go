@@ -51,6 +51,8 @@ func (c *cli) initCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Domain, "domain", "", "the company's domain, lower case, no port")
 	f.StringVar(&o.Name, "name", "", "name in the agent card (default: the domain)")
+	f.StringVar(&o.Profile, "profile", "e1", "profile of the contracting identity: e1 (Ed25519) or k1 (secp256k1)")
+	f.StringVar(&o.ProofDialect, "proof-dialect", "", "how documents are proved: spec (default), sdk or w3c")
 	f.StringVar(&o.Listen, "listen", ":443", "address of the public listener")
 	f.StringVar(&o.Cert, "tls-cert", "", "certificate chain (PEM)")
 	f.StringVar(&o.Key, "tls-key", "", "certificate's key (PEM)")
