@@ -52,13 +52,7 @@ func (s Session) Accept(rationale string) (Session, Effects, error) {
 
 // Reject ends the conversation with a reason the vendor is told.
 func (s Session) Reject(code, reason string) (Session, Effects, error) {
-	var fx Effects
-	d, err := s.body(message.Body{Intent: message.Reject, Code: code, Reason: reason})
-	if err != nil {
-		return s, fx, err
-	}
-	fx.Reply = d
-	return s.end(PhaseRejected, code, reason, &fx), fx, nil
+	return s.decline(PhaseRejected, code, reason, Effects{})
 }
 
 // accepted builds the contract once the accept's envelope, and with it the transcript, is known.
@@ -90,15 +84,21 @@ func (s Session) buyerBody(b *message.Body, now time.Time) (Session, Effects, er
 		fx.log(&s, ledger.OfferReceived, offerEvent(b.Offer, digest))
 		return s, fx, nil
 	case message.Reject:
+		if s.Leaving {
+			return s.end(PhaseWithdrawn, "WITHDRAWN", b.Reason, &fx), fx, nil
+		}
 		return s.end(PhaseRejected, b.Code, b.Reason, &fx), fx, nil
 	case message.Withdraw:
 		s, fx = s.withdrawn(b, fx)
 		return s, fx, nil
 	case message.Request:
-		return s.end(PhaseFailed, "REQUEST", "the vendor asks for something that needs a person: "+b.Rationale, &fx), fx, nil
+		if s.Phase == PhaseActivating {
+			break // our proof is out: only a conclusion is an answer to it
+		}
+		return s.decline(PhaseFailed, "REQUEST", "what the vendor asks for needs a person: "+b.Rationale, fx)
 	case message.Propose, message.Accept:
 	}
-	return s, fx, refuse(envelope.CodeUnexpectedType, "%s is not the vendor's to send", b.Intent)
+	return s, fx, refuse(envelope.CodeUnexpectedType, "%s does not fit phase %s", b.Intent, s.Phase)
 }
 
 // draft takes the vendor's contract and signs it only when it is, byte for byte, the one we built ourselves.
@@ -116,14 +116,14 @@ func (s Session) draft(ctx context.Context, st *message.Step, signer did.Signer,
 		return s, fx, err
 	}
 	if !bytes.Equal(own, theirs) {
-		return s.end(PhaseFailed, string(envelope.CodeContractMismatch), "the vendor's contract is not the one that this conversation led to", &fx), fx, nil
+		return s.decline(PhaseFailed, string(envelope.CodeContractMismatch), "the vendor's contract is not the one that this conversation led to", fx)
 	}
 	acceptBy, err := contract.ParseTime(s.Contract.AcceptBy)
 	if err != nil {
 		return s, fx, err
 	}
 	if now.After(acceptBy) {
-		return s.end(PhaseExpired, string(envelope.CodeLateActivation), "the draft came after "+s.Contract.AcceptBy, &fx), fx, nil
+		return s.decline(PhaseExpired, string(envelope.CodeLateActivation), "the draft came after "+s.Contract.AcceptBy, fx)
 	}
 	c := *s.Contract
 	proof, err := c.Prove(ctx, signer, now)

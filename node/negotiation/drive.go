@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
@@ -51,6 +52,17 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
 // Start opens a conversation with a verified peer: state and first message are durable when it returns. Nothing is sent
 // before [Service.Drive]. seen is what else was learned about the peer, for the log.
 func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verification, needs string, seen ...ledger.Entry) (contextID string, err error) {
@@ -80,7 +92,7 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 	fx.Events = slices.Concat(Introduce(peer, v, contextID), seen, fx.Events)
 	conv := s.conversation(ses)
 	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
-		_, _, err := s.commit(ctx, tx, &conv, ses, next, fx, nil, now)
+		_, _, err := s.commit(ctx, tx, &conv, next, fx, nil, peer, now)
 		return err
 	})
 	return contextID, err
@@ -89,12 +101,16 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 // Drive takes a buyer's conversation to its end: sends what is due, stores what comes back, decides. It can be called again
 // after a crash or an error, and goes on where the store says. It returns nil when the conversation has ended, however it
 // ended; an error means that it has not (ctx ended, or something internal).
+//
+// An answer that is not the vendor's signed next message counts as no answer: the same bytes are sent again, less and less
+// often, until the deadline. A buyer whose proof is out has no deadline: only the vendor's signed word says whether the
+// contract came into force, and it asks for it until it hears it.
 func (s *Service) Drive(ctx context.Context, contextID string) error {
 	if !s.driven.start(contextID) {
 		return ErrBusy
 	}
 	defer s.driven.done(contextID)
-	wait := firstRetry
+	wait, conflicts := firstRetry, 0
 	var route Route
 	for {
 		conv, ses, err := s.find(ctx, contextID)
@@ -107,12 +123,11 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 		if ses.Role != message.Buyer {
 			return fmt.Errorf("negotiation: the vendor answers; it does not drive %s", contextID)
 		}
-		if late, err := s.expire(ctx, conv, ses); errors.Is(err, store.ErrConflict) || late && err == nil {
+		late, err := s.expire(ctx, conv, ses)
+		if late && err == nil {
 			continue
-		} else if err != nil {
-			return err
 		}
-		if route == nil {
+		if err == nil && route == nil {
 			route, err = s.cfg.Connector.Connect(ctx, ses.Peer)
 		}
 		if err == nil {
@@ -121,33 +136,33 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 		var refusal *envelope.Refusal
 		switch {
 		case err == nil:
-			wait = firstRetry
-			continue
-		case errors.Is(err, store.ErrConflict):
-			continue
-		case errors.As(err, &refusal) && !refusal.Code.Retryable():
-			if err := s.failed(ctx, route, ses, refusal); err != nil && !errors.Is(err, store.ErrConflict) {
-				return err
-			}
+			wait, conflicts = firstRetry, 0
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, store.ErrConflict) && conflicts < maxAttempts:
+			conflicts++ // somebody else moved the conversation on
+			continue
+		case errors.As(err, &refusal) && !refusal.Code.Retryable() && ses.Phase != PhaseActivating:
+			if err = s.giveUp(ctx, route, ses, refusal); err == nil {
+				continue
+			}
 		case errors.Is(err, errInternal):
 			return err
 		}
-		// A transport fault, or a peer that cannot answer now: nobody decided anything, so the same bytes are sent again.
+		// A transport fault, a peer that cannot answer now, or an answer that is none: nobody decided anything.
 		s.cfg.Log.Warn("counterparty does not answer", "peer", ses.Peer.String(), "contextId", contextID, "err", err, "retry_in", wait)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
+		if err := s.cfg.Sleep(ctx, wait); err != nil {
+			return err
 		}
-		wait = min(2*wait, lastRetry)
-		route = nil
+		wait, conflicts, route = min(2*wait, lastRetry), 0, nil
 	}
 }
 
-var errInternal = errors.New("internal")
+var (
+	errInternal = errors.New("internal")
+	errNoAnswer = errors.New("negotiation: not an answer of the counterparty")
+)
 
 func internal(err error) error {
 	if err == nil || errors.Is(err, store.ErrConflict) {
@@ -176,20 +191,28 @@ func (s *Service) turn(ctx context.Context, route Route, conv store.Conversation
 	if pending == nil {
 		return s.next(ctx, route, conv, ses)
 	}
-	transport := ""
-	if a := ses.Agreement(); a != nil && ses.Phase != PhaseMeta {
-		transport = a.Candidate.Transport
-	}
 	crashpoint.Hit(crashpoint.EnvelopeSending)
-	answer, err := route.Send(ctx, transport, ses.ContextID, conv.TaskID, pending)
+	answer, err := route.Send(ctx, transport(ses), ses.ContextID, conv.TaskID, pending)
 	if err != nil {
 		return err
 	}
 	crashpoint.Hit(crashpoint.EnvelopeAnswered)
 	if answer.Envelope == nil {
-		return errors.New("the counterparty answered without a message")
+		return errNoAnswer
 	}
-	return s.answered(ctx, ses, answer.Envelope)
+	res, err := s.answered(ctx, ses, answer.Envelope)
+	if err == nil && res.Phase.Terminal() {
+		s.tell(ctx, route, conv, ses, res.Reply)
+	}
+	return err
+}
+
+// transport is the agreed one, or any before there is an agreement.
+func transport(ses Session) string {
+	if a := ses.Agreement(); a != nil && ses.Phase != PhaseMeta {
+		return a.Candidate.Transport
+	}
+	return ""
 }
 
 // pending is our last message when the peer has not answered it.
@@ -207,32 +230,48 @@ func (s *Service) pending(ctx context.Context, ses Session) (raw []byte, err err
 	return raw, err
 }
 
-// answered applies the vendor's answer as any received message: verified, in order, stored in one transaction.
-func (s *Service) answered(ctx context.Context, ses Session, raw []byte) error {
-	env, err := envelope.Parse(raw, 0)
-	if err != nil {
-		return s.refused(ctx, ses.Peer, nil, err)
+// answered applies the vendor's answer as any received message: verified, in order, stored in one transaction. An answer
+// that is not the vendor's signed next message changes nothing and is no refusal either (invariant 1): whoever garbled it,
+// the vendor's own word can still come.
+func (s *Service) answered(ctx context.Context, ses Session, raw []byte) (Result, error) {
+	in := &inbound{raw: raw}
+	none := func(err error) (Result, error) {
+		return Result{}, fmt.Errorf("%w: %v", errNoAnswer, s.refused(ctx, ses.Peer, in.env, err)) //nolint:errorlint // not a refusal any more
 	}
-	in := &inbound{env: env, raw: raw}
+	var err error
+	if in.env, err = envelope.Parse(raw, 0); err != nil {
+		return none(err)
+	}
 	if in.peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err != nil {
-		return err
+		return Result{}, err
 	}
-	if err := env.VerifyWith(in.peer, s.cfg.Now()); err != nil {
-		return s.refused(ctx, ses.Peer, env, err)
+	if err := in.env.VerifyWith(in.peer, s.cfg.Now()); err != nil {
+		return none(err)
 	}
-	if err := env.CheckParties(ses.Self, ses.Peer); err != nil {
-		return s.refused(ctx, ses.Peer, env, err)
+	if err := in.env.CheckParties(ses.Self, ses.Peer); err != nil {
+		return none(err)
 	}
-	if env.ContextID != ses.ContextID {
-		return s.refused(ctx, ses.Peer, env, refuse(envelope.CodeOutOfOrder, "the answer belongs to another conversation"))
+	if in.env.ContextID != ses.ContextID {
+		return none(refuse(envelope.CodeOutOfOrder, "the answer belongs to another conversation"))
 	}
-	if _, err := s.receive(ctx, in); err != nil {
-		if errors.Is(err, store.ErrConflict) {
-			return err
-		}
-		return s.refused(ctx, ses.Peer, env, err)
+	f, err := s.look(ctx, in)
+	if err != nil {
+		return Result{}, err
 	}
-	return nil
+	if f.ses.Head != ses.Head {
+		return Result{}, store.ErrConflict // it came on another way
+	}
+	if f.known != nil {
+		return none(refuse(envelope.CodeReplayed, "the answer was given before, to another message"))
+	}
+	res, err := s.receive(ctx, in, f)
+	switch {
+	case err == nil || errors.Is(err, store.ErrConflict):
+		return res, err
+	case !in.inOrder:
+		return none(err)
+	}
+	return res, s.refused(ctx, ses.Peer, in.env, err)
 }
 
 // next decides and stores the buyer's next message.
@@ -241,100 +280,116 @@ func (s *Service) next(ctx context.Context, route Route, conv store.Conversation
 	if err != nil {
 		return internal(err)
 	}
+	peer, err := s.cfg.Resolver.Resolve(ctx, ses.Peer)
+	if err != nil {
+		return err
+	}
 	now := s.cfg.Now()
 	var next Session
 	var fx Effects
-	switch ses.Phase {
-	case PhaseAsking:
-		ask, ok := needs.Ask(ses.Asks)
-		if !ok {
-			next, fx, err = ses.Reject("NEEDS", "nothing is left to ask for")
-			break
-		}
-		if unfit := needs.Check(ses.Asks, route.Schema(ask.Dataset)); unfit != nil {
-			next, fx, err = ses.Reject("NEEDS", unfit.Error())
-			break
-		}
-		next, fx, err = ses.Propose(ask, needs.Rationale)
-	case PhaseOffered:
-		r := needs.DecideOffer(policy.Received{Offer: ses.Offer, Ask: *ses.Ask, Asks: ses.Asks, Now: now})
-		switch r.Action {
-		case policy.Accept:
-			next, fx, err = ses.Accept("")
-		case policy.Counter:
-			next, fx, err = ses.Propose(*r.Scope, r.Reason)
-		case policy.Reject:
-			next, fx, err = ses.Reject(r.Code, r.Reason)
-		default:
-			next, fx, err = ses.Reject("NEEDS", "no decision")
-		}
-	default:
-		err = fmt.Errorf("nothing to send in phase %s", ses.Phase)
+	if unusable := s.usable(ses, now); unusable != nil {
+		next, fx, err = ses.Reject(string(envelope.CodeOf(unusable)), unusable.Error())
+	} else {
+		next, fx, err = s.decideNext(route, needs, ses, now)
 	}
 	if err != nil {
 		return internal(err)
 	}
+	var raw []byte
 	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
-		_, _, err := s.commit(ctx, tx, &conv, ses, next, fx, nil, now)
+		_, raw, err = s.commit(ctx, tx, &conv, next, fx, nil, peer, now)
 		return err
 	})
 	if err == nil {
 		crashpoint.Hit(crashpoint.EnvelopeStored)
 		if next.Phase.Terminal() {
-			s.tell(ctx, route, conv, next)
+			s.tell(ctx, route, conv, next, raw)
 		}
 	}
 	return internal(err)
 }
 
-// tell delivers our last message of an ended conversation, once: the peer's own deadline covers the rest.
-func (s *Service) tell(ctx context.Context, route Route, conv store.Conversation, ses Session) {
-	raw, err := s.lastOut(ctx, ses)
-	if err == nil && raw != nil && route != nil {
-		_, err = route.Send(ctx, "", ses.ContextID, conv.TaskID, raw)
+// decideNext is the buyer's decision.
+func (s *Service) decideNext(route Route, needs *policy.Needs, ses Session, now time.Time) (Session, Effects, error) {
+	switch ses.Phase {
+	case PhaseAsking:
+		ask, ok := needs.Ask(ses.Asks)
+		if !ok {
+			return ses.Reject(policy.CodeNeedsNotMet, "nothing is left to ask for")
+		}
+		if unfit := needs.Check(ses.Asks, route.Schema(ask.Dataset)); unfit != nil {
+			return ses.Reject(policy.CodeNeedsNotMet, unfit.Error())
+		}
+		return ses.Propose(ask, needs.Rationale)
+	case PhaseOffered:
+		var schema canon.Digest
+		if published := route.Schema(ses.Ask.Dataset); published != nil {
+			var err error
+			if schema, err = published.Digest(); err != nil {
+				return ses, Effects{}, err
+			}
+		}
+		r := needs.DecideOffer(policy.Received{Offer: ses.Offer, Ask: *ses.Ask, Asks: ses.Asks, Schema: schema, Now: now})
+		switch r.Action {
+		case policy.Accept:
+			return ses.Accept("")
+		case policy.Counter:
+			return ses.Propose(*r.Scope, r.Reason)
+		case policy.Reject:
+			return ses.Reject(r.Code, r.Reason)
+		}
+		return ses.Reject(policy.CodeNeedsNotMet, "there was no decision")
+	case PhaseMeta, PhaseAccepted, PhaseActivating, PhaseInForce, PhaseRejected, PhaseWithdrawn, PhaseExpired, PhaseFailed:
+	}
+	return ses, Effects{}, fmt.Errorf("nothing to send in phase %s", ses.Phase)
+}
+
+// tell delivers the last message of a conversation that we ended, once: the peer's own deadline covers the rest.
+func (s *Service) tell(ctx context.Context, route Route, conv store.Conversation, ses Session, raw []byte) {
+	if raw == nil {
+		return
+	}
+	var err error
+	if route == nil {
+		if s.cfg.Connector == nil {
+			return
+		}
+		route, err = s.cfg.Connector.Connect(ctx, ses.Peer)
+	}
+	if err == nil {
+		_, err = route.Send(ctx, transport(ses), ses.ContextID, conv.TaskID, raw)
 	}
 	if err != nil {
 		s.cfg.Log.Warn("the counterparty was not told that the negotiation has ended", "contextId", ses.ContextID, "err", err)
 	}
 }
 
-func (s *Service) lastOut(ctx context.Context, ses Session) (raw []byte, err error) {
-	err = s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		all, err := tx.ListEnvelopes(ses.Self.String(), ses.Peer.String(), ses.ContextID)
-		for _, rec := range all {
-			if rec.Direction == store.Out {
-				raw = rec.Bytes
+// giveUp ends a conversation that the vendor's refusal of our message, or a signed answer that does not hold, has made
+// impossible to go on with. The vendor is told by a withdrawal, unless it has ended the conversation itself.
+func (s *Service) giveUp(ctx context.Context, route Route, ses Session, r *envelope.Refusal) error {
+	conv, cur, err := s.find(ctx, ses.ContextID)
+	if err != nil || cur.Phase.Terminal() || cur.Head != ses.Head {
+		return err // it has moved on meanwhile
+	}
+	now := s.cfg.Now()
+	next, fx := cur.Fail(string(r.Code), clip(r.Reason))
+	var peer *did.Document
+	if cur.Agreement() != nil && r.Code != envelope.CodeConversationEnded && r.Code != envelope.CodeEquivocation {
+		if peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err == nil {
+			if next, fx, err = cur.leave(PhaseFailed, string(r.Code), clip(string(r.Code)+": "+r.Reason)); err != nil {
+				return internal(err)
 			}
 		}
+	}
+	var raw []byte
+	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
+		_, raw, err = s.commit(ctx, tx, &conv, next, fx, nil, peer, now)
 		return err
 	})
-	return raw, err
-}
-
-// failed ends a conversation that the peer's refusal, or an answer that does not hold, has made impossible to go on with.
-// A buyer whose proof is out does not end it by itself: only the vendor's signed answer settles that.
-func (s *Service) failed(ctx context.Context, route Route, ses Session, r *envelope.Refusal) error {
-	conv, cur, err := s.find(ctx, ses.ContextID)
-	if err != nil || cur.Phase.Terminal() {
-		return err
+	if err == nil {
+		s.tell(ctx, route, conv, next, raw)
 	}
-	if cur.Phase == PhaseActivating && r.Code != envelope.CodeConversationEnded && r.Code != envelope.CodeExpired {
-		s.cfg.Log.Error("the vendor's answer to our proof does not hold", "contextId", ses.ContextID, "code", r.Code)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lastRetry):
-		}
-		return nil
-	}
-	next, fx := cur.Fail(string(r.Code), r.Reason)
-	now := s.cfg.Now()
-	return s.cfg.Store.Update(ctx, func(tx store.Tx) error {
-		if err := s.put(tx, &conv, next, now); err != nil {
-			return err
-		}
-		return appendAll(tx, fx.Events)
-	})
+	return internal(err)
 }
 
 // expire ends a conversation whose deadline has passed.
@@ -362,8 +417,14 @@ func (s *Service) Unfinished(ctx context.Context) (ids []string, err error) {
 	})
 }
 
-// Sweep ends every conversation whose deadline has passed; call it now and then.
+// Sweep ends every conversation whose deadline has passed, and logs how many refusals were not logged one by one; call it
+// now and then.
 func (s *Service) Sweep(ctx context.Context) error {
+	if due := s.refusals.due(s.cfg.Now()); len(due) > 0 {
+		if err := s.cfg.Store.Update(ctx, func(tx store.Tx) error { return appendAll(tx, due) }); err != nil {
+			return err
+		}
+	}
 	return s.each(ctx, func(conv store.Conversation, ses Session) error {
 		if _, err := s.expire(ctx, conv, ses); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
@@ -402,42 +463,44 @@ func (s *Service) each(ctx context.Context, f func(store.Conversation, Session) 
 	return nil
 }
 
-// Withdraw ends a conversation from this side and tells the peer. It is durable when it returns, told or not.
+// Withdraw ends a conversation from this side and tells the peer. It is durable when it returns, told or not. A buyer whose
+// proof is out goes on waiting: the vendor may have activated the contract before it hears of the withdrawal.
 func (s *Service) Withdraw(ctx context.Context, id, reason string) error {
 	for range maxAttempts {
 		conv, ses, err := s.find(ctx, id)
 		if err != nil {
 			return err
 		}
-		out := ses
-		out.Head = ses.Acked // a withdrawal follows the last message that both sides hold
-		next, fx, err := out.Withdraw(reason)
+		if ses.Leaving && !ses.Phase.Terminal() {
+			return nil // said already
+		}
+		next, fx, err := ses.Withdraw(reason)
 		if err != nil {
 			return err
 		}
-		now := s.cfg.Now()
+		var peer *did.Document
 		if ses.Agreement() == nil {
 			fx.Reply = nil // before there is an agreement nothing can be sealed; the rounds simply time out over there
+		} else if peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err != nil {
+			if !fx.Aside {
+				fx.Reply = nil // nobody to tell; what ended here cannot go on there
+			} else {
+				return err
+			}
 		}
+		var raw []byte
+		now := s.cfg.Now()
 		err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
-			_, _, err := s.commit(ctx, tx, &conv, out, next, fx, nil, now)
+			_, raw, err = s.commit(ctx, tx, &conv, next, fx, nil, peer, now)
 			return err
 		})
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			s.tell(ctx, nil, conv, ses, raw)
 		}
-		if fx.Reply != nil {
-			route, err := s.cfg.Connector.Connect(ctx, ses.Peer)
-			if err != nil {
-				s.cfg.Log.Warn("the counterparty was not told of the withdrawal", "contextId", ses.ContextID, "err", err)
-				return nil
-			}
-			s.tell(ctx, route, conv, next)
-		}
-		return nil
+		return err
 	}
 	return refuse(envelope.CodeUnavailable, "the conversation moved on each time; try again")
 }

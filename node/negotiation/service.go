@@ -14,12 +14,12 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
-	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation/message"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
@@ -70,7 +70,8 @@ type Decider interface {
 	Decide(ctx context.Context, ask Ask, now time.Time) (policy.Outcome, error)
 }
 
-// Config sets up a Service. All fields are needed except Decider (no dataset on offer) and Connector (never a buyer).
+// Config sets up a Service. All fields are needed except Decider (no dataset on offer), Connector (never a buyer), MaxOpen,
+// Sleep and Log.
 type Config struct {
 	Keys      func() Keys
 	Store     store.Store
@@ -81,21 +82,32 @@ type Config struct {
 	Connector Connector
 	Now       func() time.Time
 	Skew      time.Duration
-	Lifetime  time.Duration // of a message
-	Deadline  time.Duration // of a conversation
+	Lifetime  time.Duration                                    // of a message
+	Deadline  time.Duration                                    // of a conversation
+	MaxOpen   int                                              // conversations that one buyer may have open at a time; 0: 64
+	Sleep     func(ctx context.Context, d time.Duration) error // between the buyer's retries; nil: time passes
 	Log       *slog.Logger
 }
 
 // Service runs negotiations for one node. It is safe for concurrent use, also by several processes over one store.
 type Service struct {
-	cfg    Config
-	driven inFlight
+	cfg      Config
+	driven   inFlight
+	refusals refusals
 }
+
+const defaultMaxOpen = 64
 
 // New makes a Service.
 func New(cfg Config) *Service {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.MaxOpen <= 0 {
+		cfg.MaxOpen = defaultMaxOpen
+	}
+	if cfg.Sleep == nil {
+		cfg.Sleep = sleep
 	}
 	return &Service{cfg: cfg, driven: inFlight{running: map[string]bool{}}}
 }
@@ -128,7 +140,13 @@ type inbound struct {
 	opened envelope.Opened
 	body   *message.Body
 	step   *message.Step
+
+	inOrder bool    // the signed message is the next one of its conversation, whatever else is wrong with it
+	ending  *ending // it is a proof that can only be answered with a signed rejection
 }
+
+// ending is why.
+type ending struct{ code, reason string }
 
 // Receive takes one envelope that caller, verified by its HTTP signature, has sent. When it returns without error, the
 // effect, its events and the reply are durable. The same bytes again get the same reply. Errors that wrap an
@@ -143,7 +161,7 @@ func (s *Service) Receive(ctx context.Context, caller did.DID, raw []byte) (Resu
 	}
 	in := &inbound{env: env, raw: raw}
 	if in.peer, err = s.cfg.Resolver.Resolve(ctx, caller); err != nil {
-		return Result{}, s.refused(ctx, caller, env, refuse(envelope.CodeNotTrusted, "the sender's DID document: %w", err))
+		return Result{}, s.refused(ctx, caller, env, unresolved(err))
 	}
 	if err := env.VerifyWith(in.peer, s.cfg.Now()); err != nil {
 		return Result{}, s.refused(ctx, caller, env, err)
@@ -152,10 +170,14 @@ func (s *Service) Receive(ctx context.Context, caller did.DID, raw []byte) (Resu
 		return Result{}, s.refused(ctx, caller, env, err)
 	}
 	for range maxAttempts {
-		if res, ok, err := s.recorded(ctx, env, raw); err != nil || ok {
-			return res, err
+		found, err := s.look(ctx, in)
+		if err != nil {
+			return Result{}, s.refused(ctx, caller, env, err)
 		}
-		res, err := s.receive(ctx, in)
+		if found.known != nil {
+			return *found.known, nil
+		}
+		res, err := s.receive(ctx, in, found)
 		if errors.Is(err, store.ErrConflict) {
 			continue // another message of this conversation, or this one again, came between
 		}
@@ -167,37 +189,58 @@ func (s *Service) Receive(ctx context.Context, caller did.DID, raw []byte) (Resu
 	return Result{}, refuse(envelope.CodeUnavailable, "the conversation is busy; send the same message again")
 }
 
-// recorded answers an exact repetition from the record, however old it is.
-func (s *Service) recorded(ctx context.Context, env *envelope.Envelope, raw []byte) (res Result, ok bool, err error) {
+// unresolved tells a peer that is refused from one whose document cannot be had at the moment. Either way nothing is
+// accepted (invariant 12), but the second may send the same message again.
+func unresolved(err error) error {
+	var e *resolver.Error
+	if errors.As(err, &e) {
+		switch e.Code {
+		case resolver.CodeBudget, resolver.CodeUnreachable, resolver.CodeTimeout, resolver.CodeStore, resolver.CodeCanceled:
+			return refuse(envelope.CodeUnavailable, "the sender's DID document: %w", err)
+		}
+	}
+	return refuse(envelope.CodeNotTrusted, "the sender's DID document: %w", err)
+}
+
+// found is what the store says about a message: the answer to an exact repetition, or where its conversation stands.
+type found struct {
+	known *Result
+	conv  store.Conversation // Version 0: there is none
+	ses   Session
+}
+
+// look finds the answer to an exact repetition in the record, however old it is, or else the conversation.
+func (s *Service) look(ctx context.Context, in *inbound) (f found, err error) {
+	own, peer := in.env.To.String(), in.env.From.String()
 	err = s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		rec, err := tx.GetEnvelope(s.self().String(), env.Digest())
-		if errors.Is(err, store.ErrNotFound) || err == nil && (rec.Direction != store.In || !bytes.Equal(rec.Bytes, raw)) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		conv, err := tx.GetConversation(rec.Own, rec.Peer, rec.ContextID)
-		if err != nil {
-			return err
-		}
-		ses, err := decodeSession(conv)
-		if err != nil {
-			return err
-		}
-		res, ok = result(conv, ses), true
-		reply, err := tx.ReplyOf(rec.Own, rec.Digest)
+		f.conv, err = tx.GetConversation(own, peer, in.env.ContextID)
 		if errors.Is(err, store.ErrNotFound) {
+			f.conv, f.ses, err = s.fresh(in, s.cfg.Now())
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if f.ses, err = decodeSession(f.conv); err != nil || in.env.Seq > f.ses.PeerSeq && !f.ses.Phase.Terminal() {
+			return err // not taken yet
+		}
+		rec, err := tx.GetEnvelope(own, in.env.Digest())
+		if errors.Is(err, store.ErrNotFound) || err == nil && (rec.Direction != store.In || !bytes.Equal(rec.Bytes, in.raw)) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		res.Reply = reply.Bytes
-		res.Artifact = ses.Phase == PhaseInForce && reply.Seq == ses.Seq
+		res := result(f.conv, f.ses)
+		reply, err := tx.ReplyOf(own, rec.Digest)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		res.Reply, res.Artifact = reply.Bytes, f.ses.Phase == PhaseInForce && len(reply.Bytes) > 0 && reply.Seq == f.ses.Seq
+		f.known = &res
 		return nil
 	})
-	return res, ok, err
+	return f, err
 }
 
 func decodeSession(c store.Conversation) (Session, error) {
@@ -216,43 +259,39 @@ func result(c store.Conversation, ses Session) Result {
 }
 
 // receive applies a message that was never seen before.
-func (s *Service) receive(ctx context.Context, in *inbound) (Result, error) {
+func (s *Service) receive(ctx context.Context, in *inbound, f found) (Result, error) {
 	now := s.cfg.Now()
-	conv, ses, err := s.load(ctx, in.env)
-	if errors.Is(err, store.ErrNotFound) {
-		conv, ses, err = s.fresh(in, now)
-	}
-	if err != nil {
-		return Result{}, err
-	}
-	if err := s.check(ctx, in, conv, ses, now); err != nil {
+	conv, ses := f.conv, f.ses
+	in.inOrder, in.ending, in.body, in.step = false, nil, nil, nil
+	if err := s.check(ctx, in, conv.Version > 0, ses, now); err != nil {
 		return Result{}, err
 	}
 	crashpoint.Hit(crashpoint.EnvelopeVerified)
 
-	var outcome policy.Outcome
-	if in.body != nil && ses.Role == message.Vendor && in.body.Scope != nil {
-		// The decider may be slow; it runs before the transaction, on a state that the compare-and-swap protects.
-		if s.cfg.Decider == nil {
-			return Result{}, refuse(envelope.CodeUnknownDataset, "this node offers no dataset")
-		}
-		outcome, err = s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, Scope: *in.body.Scope, Offers: ses.Offers}, now)
-		if err != nil {
-			return Result{}, err
-		}
-		if code := envelope.Code(outcome.Code); outcome.Rejected() && (code == envelope.CodeUnknownColumn || code == envelope.CodeUnknownDataset) {
-			return Result{}, refuse(code, "%s", outcome.Reason)
-		}
+	outcome, err := s.decide(ctx, in, &ses, now)
+	if err != nil {
+		return Result{}, err
 	}
 	var res Result
 	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
 		// Everything that depends on the time, and the place in the log, is the transaction's own.
 		at := s.cfg.Now()
+		if ses.Phase.Terminal() {
+			reply, err := s.settle(ctx, tx, ses, in, at)
+			res = result(conv, ses)
+			res.Reply = reply
+			return err
+		}
+		if conv.Version == 0 {
+			if err := s.admit(tx, conv); err != nil {
+				return err
+			}
+		}
 		next, fx, err := s.apply(ctx, tx, ses, in, outcome, at)
 		if err != nil {
 			return err
 		}
-		next, reply, err := s.commit(ctx, tx, &conv, ses, next, fx, in, at)
+		next, reply, err := s.commit(ctx, tx, &conv, next, fx, in, in.peer, at)
 		if err != nil {
 			return err
 		}
@@ -270,15 +309,49 @@ func (s *Service) receive(ctx context.Context, in *inbound) (Result, error) {
 	return res, nil
 }
 
-func (s *Service) load(ctx context.Context, env *envelope.Envelope) (conv store.Conversation, ses Session, err error) {
-	err = s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		if conv, err = tx.GetConversation(env.To.String(), env.From.String(), env.ContextID); err != nil {
+// decide asks the decider about a proposal. It may be slow; it runs before the transaction, on a state that the
+// compare-and-swap protects, and not for a proposal that will not be answered with an offer anyway.
+func (s *Service) decide(ctx context.Context, in *inbound, ses *Session, now time.Time) (policy.Outcome, error) {
+	if in.body == nil || in.body.Scope == nil || ses.Role != message.Vendor || !ses.mayAsk() {
+		return policy.Outcome{}, nil
+	}
+	if s.cfg.Decider == nil {
+		return policy.Outcome{}, refuse(envelope.CodeUnknownDataset, "this node offers no dataset")
+	}
+	outcome, err := s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, Scope: *in.body.Scope, Offers: ses.Offers}, now)
+	switch code := envelope.Code(outcome.Code); {
+	case err != nil:
+		return outcome, err
+	case !outcome.Rejected() && !outcome.Offer.Scope.Within(in.body.Scope):
+		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "what would be offered is not within what was asked"}, nil
+	case outcome.Rejected() && (code == envelope.CodeUnknownColumn || code == envelope.CodeUnknownDataset):
+		return outcome, refuse(code, "%s", outcome.Reason)
+	case outcome.Rejected() && (outcome.Code == "" || outcome.Reason == ""):
+		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "there was no decision"}, nil
+	}
+	return outcome, nil
+}
+
+// admit says whether a buyer may open one more conversation: with a contextId that nobody else uses here (C9), and while it
+// has not too many open ones.
+func (s *Service) admit(tx store.Tx, conv store.Conversation) error {
+	switch _, err := tx.FindConversation(conv.Own, conv.ContextID); {
+	case err == nil || errors.Is(err, store.ErrConflict):
+		return refuse(envelope.CodeMalformed, "the contextId is taken; choose one at random")
+	case !errors.Is(err, store.ErrNotFound):
+		return err
+	}
+	open := 0
+	for _, p := range openPhases {
+		list, err := tx.ListConversations(store.ConversationFilter{Own: conv.Own, Peer: conv.Peer, Role: conv.Role, Phase: string(p), Limit: s.cfg.MaxOpen})
+		if err != nil {
 			return err
 		}
-		ses, err = decodeSession(conv)
-		return err
-	})
-	return conv, ses, err
+		if open += len(list); open >= s.cfg.MaxOpen {
+			return refuse(envelope.CodeUnavailable, "%d conversations are open already; conclude some first", open)
+		}
+	}
+	return nil
 }
 
 // fresh starts the vendor's side of a conversation that a first round opens.
@@ -321,365 +394,4 @@ func (s *Service) mayContract(doc *did.Document) error {
 		return refuse(envelope.CodeNotTrusted, "the document mixes key roles: %w", err)
 	}
 	return nil
-}
-
-// check makes every check that comes before a change of state (invariant 1), opens the message and reads it strictly.
-func (s *Service) check(ctx context.Context, in *inbound, conv store.Conversation, ses Session, now time.Time) error {
-	env := in.env
-	if conv.Version > 0 {
-		if proven, err := s.equivocation(ctx, in, ses, now); err != nil {
-			return err
-		} else if proven {
-			return refuse(envelope.CodeEquivocation, "another message of yours has seq %d; both are kept as proof, and the conversation is over", in.env.Seq)
-		}
-	}
-	if ses.Phase.Terminal() {
-		return refuse(envelope.CodeConversationEnded, "the conversation has ended: %s", ses.Phase)
-	}
-	err := env.Check(s.expect(env, ses, now))
-	if err != nil {
-		if !s.lateProof(err, env, ses) && !s.outOfTurn(ctx, err, in, ses, now) {
-			return err
-		}
-	}
-	if err := s.open(ctx, in, ses); err != nil {
-		return err
-	}
-	return s.read(in, ses, err != nil && !s.lateProof(err, env, ses))
-}
-
-func (s *Service) expect(env *envelope.Envelope, ses Session, now time.Time) envelope.Expect {
-	x := envelope.Expect{
-		Self: ses.Self, Caller: ses.Peer, Seq: ses.Seq + 1, Prev: ses.Head, Agreement: ses.AgreementDigest(), Now: now, Skew: s.cfg.Skew,
-	}
-	if a := ses.Agreement(); a != nil && env.Type != envelope.TypeMetaproto {
-		if _, peer, ok := a.Sides(ses.Self); ok {
-			x.KeyID = peer.SigningKID
-		}
-	}
-	return x
-}
-
-// lateProof: a proof that comes after its time is in order otherwise, and gets the vendor's signed rejection, which
-// settles on both sides that there is no contract. Nothing comes into force by it.
-func (s *Service) lateProof(err error, env *envelope.Envelope, ses Session) bool {
-	return envelope.CodeOf(err) == envelope.CodeExpired && ses.Role == message.Vendor && ses.Phase == PhaseAccepted &&
-		env.Type == envelope.TypeContract && env.Agreement.Equal(ses.AgreementDigest())
-}
-
-// outOfTurn: only a withdrawal may come out of turn. It names an envelope of this conversation as prev and a seq that its
-// sender has not used; everything else is checked as always. Whether it is a withdrawal shows when it is opened.
-func (s *Service) outOfTurn(ctx context.Context, err error, in *inbound, ses Session, now time.Time) bool {
-	code := envelope.CodeOf(err)
-	if code != envelope.CodeOutOfOrder && code != envelope.CodeReplayed || in.env.Type != envelope.TypeNegotiation || in.env.Seq <= ses.PeerSeq {
-		return false
-	}
-	known := s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		rec, err := tx.GetEnvelope(ses.Self.String(), in.env.Prev)
-		if err == nil && (rec.Peer != ses.Peer.String() || rec.ContextID != ses.ContextID) {
-			return store.ErrNotFound
-		}
-		return err
-	})
-	if known != nil {
-		return false
-	}
-	x := s.expect(in.env, ses, now)
-	x.Seq, x.Prev = in.env.Seq, in.env.Prev
-	return in.env.Check(x) == nil
-}
-
-func (s *Service) open(ctx context.Context, in *inbound, ses Session) error {
-	var with envelope.OpenWith
-	if a := ses.Agreement(); a != nil {
-		own, _, _ := a.Sides(ses.Self)
-		with = envelope.OpenWith{Suite: a.Candidate.HPKESuite, RecipientKID: own.KeyAgreementKID}
-	}
-	var err error
-	in.opened, err = envelope.Open(ctx, in.env, s.cfg.Keys().Opener, with)
-	return err
-}
-
-// read decodes the body strictly and checks that it speaks for its sender alone (invariant 2, C3).
-func (s *Service) read(in *inbound, ses Session, onlyWithdraw bool) error {
-	peerRole := message.Vendor
-	if ses.Role == message.Vendor {
-		peerRole = message.Buyer
-	}
-	var err error
-	var from string
-	switch in.env.Type {
-	case envelope.TypeMetaproto:
-		return nil
-	case envelope.TypeNegotiation:
-		if in.body, err = message.Parse(in.opened.Body, peerRole); err == nil {
-			from = in.body.From
-		}
-	case envelope.TypeContract:
-		if in.step, err = message.ParseStep(in.opened.Body, peerRole); err == nil {
-			from = in.step.From
-		}
-	case envelope.TypeNotice, envelope.TypeMoved:
-		return refuse(envelope.CodeUnexpectedType, "%s messages are not part of a negotiation", in.env.Type)
-	}
-	if err != nil {
-		return refuse(envelope.CodeMalformed, "%w", err)
-	}
-	if from != in.env.From.String() {
-		return refuse(envelope.CodeWrongSender, "the body speaks for %s", contract.Echo(from))
-	}
-	if onlyWithdraw && (in.body == nil || in.body.Intent != message.Withdraw) {
-		return refuse(envelope.CodeOutOfTurn, "only a withdrawal may come out of turn")
-	}
-	return nil
-}
-
-// equivocation keeps the proof that the peer signed two different messages for one place, and ends the conversation.
-func (s *Service) equivocation(ctx context.Context, in *inbound, ses Session, now time.Time) (proven bool, err error) {
-	if in.env.Seq > ses.PeerSeq {
-		return false, nil
-	}
-	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
-		all, err := tx.ListEnvelopes(ses.Self.String(), ses.Peer.String(), ses.ContextID)
-		if err != nil {
-			return err
-		}
-		for _, rec := range all {
-			if rec.Direction != store.In || rec.Seq != in.env.Seq || rec.Digest.Equal(in.env.Digest()) {
-				continue
-			}
-			if err := tx.PutEquivocation(store.Equivocation{
-				Own: ses.Self.String(), Peer: ses.Peer.String(), ContextID: ses.ContextID, Seq: rec.Seq, First: rec.Bytes, Second: in.raw, Created: now,
-			}); err != nil {
-				return err
-			}
-			conv, err := tx.GetConversation(ses.Self.String(), ses.Peer.String(), ses.ContextID)
-			if err != nil {
-				return err
-			}
-			cur, err := decodeSession(conv)
-			if err != nil {
-				return err
-			}
-			if !cur.Phase.Terminal() {
-				next, fx := cur.Fail(string(envelope.CodeEquivocation), fmt.Sprintf("two different messages with seq %d; both are kept", rec.Seq))
-				if err := s.put(tx, &conv, next, now); err != nil {
-					return err
-				}
-				if err := appendAll(tx, fx.Events); err != nil {
-					return err
-				}
-			}
-			proven = true
-			return nil
-		}
-		return nil
-	})
-	return proven, err
-}
-
-// apply is the step itself: a pure function of session, message and time, but for the vendor's signatures.
-func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbound, outcome policy.Outcome, now time.Time) (Session, Effects, error) {
-	next := ses.received(in.env.Seq, in.env.Digest())
-	if in.env.Type == envelope.TypeMetaproto {
-		next, fx, err := next.Round(in.opened.Body, in.env.KeyID(), s.cfg.Meta(), now)
-		if err == nil && ses.Seq == 0 {
-			fx.Events = append(s.introduction(in, now), fx.Events...)
-		}
-		if err == nil && next.Agreement() != nil {
-			err = s.peerKey(next, in.peer, now)
-		}
-		return next, fx, err
-	}
-	next, err := next.cited(in.env.Agreement, s.cfg.Meta(), now)
-	if err != nil {
-		return ses, Effects{}, err
-	}
-	switch {
-	case in.step != nil && next.Role == message.Vendor:
-		head, err := tx.Head()
-		if err != nil {
-			return ses, Effects{}, err
-		}
-		next, fx, err := next.proven(ctx, in.step, in.peer, s.cfg.Keys().Binding, now, head.Hash)
-		if err == nil {
-			crashpoint.Hit(crashpoint.ContractActivate)
-		}
-		return next, fx, err
-	case in.step != nil && in.step.Step == message.Draft:
-		next, fx, err := next.draft(ctx, in.step, s.cfg.Keys().Binding, now)
-		if err == nil {
-			crashpoint.Hit(crashpoint.ContractProof)
-		}
-		return next, fx, err
-	case in.step != nil:
-		crashpoint.Hit(crashpoint.ContractReceived)
-		return next.active(in.step, s.cfg.Keys().Document, in.peer, now)
-	case next.Role == message.Buyer:
-		return next.buyerBody(in.body, now)
-	}
-	next, fx, err := next.vendorBody(in.body, in.env.Digest(), now)
-	if err != nil || in.body.Scope == nil || next.Phase.Terminal() {
-		return next, fx, err
-	}
-	if outcome.Rejected() {
-		return next.Rejected(outcome.Code, outcome.Reason, fx)
-	}
-	return next.Offered(outcome.Offer, "", fx)
-}
-
-// peerKey refuses an agreement whose key-agreement key is not in the peer's document.
-func (s *Service) peerKey(ses Session, doc *did.Document, now time.Time) error {
-	a := ses.Agreement()
-	_, peer, ok := a.Sides(ses.Self)
-	if !ok {
-		return refuse(envelope.CodeAgreementMismatch, "the agreement is not ours")
-	}
-	if _, err := hpke.NamedKey(doc, peer.KeyAgreementKID, a.Candidate.HPKESuite, now); err != nil {
-		return refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
-	}
-	return nil
-}
-
-// introduction logs who a new counterparty is.
-func (s *Service) introduction(in *inbound, now time.Time) []ledger.Entry {
-	v, err := in.peer.Verify(now)
-	if err != nil {
-		return nil // the resolver returned it verified; a proof that expired since shows at the next look-up
-	}
-	return Introduce(in.peer, v, in.env.ContextID)
-}
-
-// Introduce is how a verified counterparty enters the log.
-func Introduce(doc *did.Document, v did.Verification, contextID string) []ledger.Entry {
-	id := doc.ID().String()
-	return []ledger.Entry{
-		{Type: ledger.DIDResolved, Context: contextID, Peer: id, Data: ledger.Resolved{DID: id, URL: doc.ID().DocumentURL(), Hash: doc.Hash()}},
-		{Type: ledger.DIDVerified, Context: contextID, Peer: id, Data: ledger.Verified{DID: id, Profile: string(v.Profile), Dialect: string(v.Dialect), KeyID: v.ProofKeyID}},
-	}
-}
-
-// commit writes everything a message led to: the message, the answer, the state, the contract and the events, in one
-// transaction. After a crash before it, the conversation stands where it stood and the peer's retry is a new message;
-// after it, the retry is answered from the record. Nothing is in between (invariants 8 and 15).
-func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversation, old, next Session, fx Effects, in *inbound, now time.Time) (Session, []byte, error) {
-	if in != nil {
-		if err := tx.PutEnvelope(store.EnvelopeRecord{
-			Digest: in.env.Digest(), Own: conv.Own, Peer: conv.Peer, ContextID: conv.ContextID, Seq: in.env.Seq, Direction: store.In,
-			Bytes: in.raw, Created: now, Plaintext: in.opened.Body, Salt: in.opened.Salt[:],
-		}); err != nil {
-			return old, nil, err
-		}
-	}
-	var reply []byte
-	if fx.Reply != nil {
-		env, opened, err := s.build(ctx, next, *fx.Reply, in, now)
-		if err != nil {
-			return old, nil, err
-		}
-		next = next.Sent(env.Seq, env.Digest())
-		if next.Role == message.Buyer && next.Phase == PhaseAccepted && next.Contract == nil {
-			if next, err = next.accepted(env.Digest()); err != nil {
-				return old, nil, err
-			}
-		}
-		rec := store.EnvelopeRecord{
-			Digest: env.Digest(), Own: conv.Own, Peer: conv.Peer, ContextID: conv.ContextID, Seq: env.Seq, Direction: store.Out,
-			Bytes: env.Raw(), Created: now, Plaintext: opened.Body, Salt: opened.Salt[:],
-		}
-		if in != nil && next.Role == message.Vendor {
-			rec.ReplyTo = in.env.Digest()
-		}
-		if err := tx.PutEnvelope(rec); err != nil {
-			return old, nil, err
-		}
-		reply = env.Raw()
-	}
-	if fx.Record != nil {
-		if err := tx.PutContract(*fx.Record); err != nil {
-			return old, nil, err
-		}
-	}
-	if err := s.put(tx, conv, next, now); err != nil {
-		return old, nil, err
-	}
-	return next, reply, appendAll(tx, fx.Events)
-}
-
-func (s *Service) put(tx store.Tx, conv *store.Conversation, next Session, now time.Time) error {
-	state, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	expect := conv.Version
-	conv.State, conv.Phase, conv.Updated = state, string(next.Phase), now.UTC()
-	if conv.Created.IsZero() {
-		conv.Created = now.UTC()
-	}
-	if err := tx.PutConversation(*conv, expect); err != nil {
-		return err
-	}
-	conv.Version = expect + 1
-	return nil
-}
-
-func appendAll(tx store.Tx, entries []ledger.Entry) error {
-	for _, e := range entries {
-		if _, err := tx.Append(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// build signs and seals our next message: to the peer, by the agreement.
-func (s *Service) build(ctx context.Context, ses Session, d Draft, in *inbound, now time.Time) (*envelope.Envelope, envelope.Opened, error) {
-	draft := envelope.Draft{
-		Type: d.Type, To: ses.Peer, ContextID: ses.ContextID, Seq: ses.Seq + 1, CreatedAt: now, Lifetime: s.cfg.Lifetime, Prev: ses.Head, Body: d.Body,
-	}
-	if !d.Expires.IsZero() {
-		draft.Lifetime = min(max(d.Expires.Sub(now).Truncate(time.Second), time.Second), envelope.MaxLifetime)
-	}
-	var seal *envelope.SealTo
-	if d.Type != envelope.TypeMetaproto {
-		a := ses.Agreement()
-		if a == nil {
-			return nil, envelope.Opened{}, errors.New("negotiation: nothing is sealed before there is an agreement")
-		}
-		_, peer, _ := a.Sides(ses.Self)
-		var doc *did.Document
-		if in != nil {
-			doc = in.peer
-		} else {
-			var err error
-			if doc, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err != nil {
-				return nil, envelope.Opened{}, err
-			}
-		}
-		key, err := hpke.NamedKey(doc, peer.KeyAgreementKID, a.Candidate.HPKESuite, now)
-		if err != nil {
-			return nil, envelope.Opened{}, refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
-		}
-		draft.Agreement = a.Digest()
-		seal = &envelope.SealTo{Suite: a.Candidate.HPKESuite, RecipientKID: peer.KeyAgreementKID, Key: key}
-	}
-	return envelope.Build(ctx, draft, s.cfg.Keys().Binding, seal)
-}
-
-// refused records a refusal and returns it; anything else is internal and stays here.
-func (s *Service) refused(ctx context.Context, caller did.DID, env *envelope.Envelope, err error) error {
-	var r *envelope.Refusal
-	if !errors.As(err, &r) {
-		s.cfg.Log.Error("negotiation message not handled", "peer", caller.String(), "err", err)
-		return err
-	}
-	entry := ledger.Entry{Type: ledger.MessageRefused, Peer: caller.String(), Data: ledger.MessageRefusal{Code: string(r.Code), Reason: clip(r.Reason)}}
-	if env != nil {
-		entry.Context = env.ContextID
-		entry.Data = ledger.MessageRefusal{Code: string(r.Code), Reason: clip(r.Reason), Type: string(env.Type), Seq: env.Seq}
-	}
-	if logErr := s.cfg.Store.Update(ctx, func(tx store.Tx) error { return appendAll(tx, []ledger.Entry{entry}) }); logErr != nil {
-		s.cfg.Log.Error("refusal not logged", "err", logErr)
-	}
-	return err
 }

@@ -3,6 +3,7 @@
 package negotiation
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,6 +69,8 @@ type Session struct {
 	Offers     int                `json:"offers"`
 	Contract   *contract.Contract `json:"contract,omitempty"`
 	Transcript canon.Digest       `json:"transcript,omitzero"` // digest of the accept
+	// Leaving: the buyer withdrew when its proof was out already. The vendor's commit order decides; its signed word ends it.
+	Leaving bool `json:"leaving,omitempty"`
 
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
@@ -79,13 +82,15 @@ const sessionVersion = 1
 type Draft struct {
 	Type    envelope.Type
 	Body    []byte
-	Expires time.Time // zero: the configured lifetime
+	Expires time.Time    // zero: the configured lifetime
+	Prev    canon.Digest // zero: the conversation's last message
 }
 
 // Effects are what a step wants recorded and sent, beside the new state.
 type Effects struct {
 	Events []ledger.Entry
 	Reply  *Draft
+	Aside  bool // Reply is said out of turn, and does not become the message that the conversation waits on
 	Record *store.ContractRecord
 }
 
@@ -152,6 +157,17 @@ func clip(s string) string {
 		}
 	}
 	return s
+}
+
+// decline ends the conversation in phase p, in our turn, with a rejection that the peer is told.
+func (s Session) decline(p Phase, code, reason string, fx Effects) (Session, Effects, error) {
+	reason = clip(reason)
+	d, err := s.body(message.Body{Intent: message.Reject, Code: code, Reason: reason})
+	if err != nil {
+		return s, fx, err
+	}
+	fx.Reply = d
+	return s.end(p, code, reason, &fx), fx, nil
 }
 
 // cited makes the agreement final: the peer's signed message named it.
@@ -229,8 +245,17 @@ func (s Session) Round(body []byte, kid string, p metaproto.Policy, now time.Tim
 	if err != nil {
 		return s, fx, refuse(envelope.CodeMalformed, "meta-protocol message: %v", err)
 	}
+	if d := m.Digest(); d.Equal(s.Meta.LastIn) {
+		// An exact repetition is answered from the record before it comes here; in a new envelope it would make the rounds endless.
+		return s, fx, refuse(envelope.CodeReplayed, "this round was made already")
+	}
 	meta, reply, err := metaproto.Step(s.Meta, metaproto.Receive{Message: m, SignerKID: kid}, p, now)
-	if err != nil {
+	switch {
+	case errors.Is(err, metaproto.ErrOutOfOrder):
+		return s, fx, refuse(envelope.CodeOutOfOrder, "meta-protocol: %v", err)
+	case errors.Is(err, metaproto.ErrSigner):
+		return s, fx, refuse(envelope.CodeAgreementMismatch, "meta-protocol: %v", err)
+	case err != nil:
 		return s, fx, refuse(envelope.CodeMalformed, "meta-protocol: %v", err)
 	}
 	s.Meta = meta
@@ -255,6 +280,18 @@ func (s Session) Round(body []byte, kid string, p metaproto.Policy, now time.Tim
 	return s, fx, nil
 }
 
+// mayAsk says whether a proposal fits the phase and the agreed number of them.
+func (s *Session) mayAsk() bool {
+	if s.Phase != PhaseAsking && s.Phase != PhaseOffered {
+		return false
+	}
+	limits := s.Agreement().Candidate.Limits
+	return s.Asks < limits.MaxRounds && s.Offers < limits.MaxOffers
+}
+
+// peerSpokeLast: it is our turn.
+func (s *Session) peerSpokeLast() bool { return s.Seq > 0 && s.Seq == s.PeerSeq }
+
 // body makes a negotiation message of our own.
 func (s *Session) body(b message.Body) (*Draft, error) {
 	b.From = s.Self.String()
@@ -275,19 +312,36 @@ func (s *Session) step(st message.Step) (*Draft, error) {
 	return &Draft{Type: envelope.TypeContract, Body: data}, nil
 }
 
-// Withdraw ends the conversation from this side.
+// Withdraw ends the conversation from this side. A buyer whose proof is out asks for the end and goes on waiting: the vendor
+// may have activated the contract already, and its commit order decides.
 func (s Session) Withdraw(reason string) (Session, Effects, error) {
-	var fx Effects
 	if s.Phase.Terminal() {
-		return s, fx, refuse(envelope.CodeConversationEnded, "the conversation has ended: %s", s.Phase)
+		return s, Effects{}, refuse(envelope.CodeConversationEnded, "the conversation has ended: %s", s.Phase)
 	}
+	if s.Phase != PhaseActivating {
+		return s.leave(PhaseWithdrawn, "WITHDRAWN", reason)
+	}
+	var fx Effects
 	d, err := s.body(message.Body{Intent: message.Withdraw, Reason: reason})
 	if err != nil {
 		return s, fx, err
 	}
-	fx.Reply = d
+	s.Leaving, d.Prev = true, s.Acked
+	fx.Reply, fx.Aside = d, true
 	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.Self.String(), Reason: clip(reason)})
-	return s.end(PhaseWithdrawn, "WITHDRAWN", reason, &fx), fx, nil
+	return s, fx, nil
+}
+
+// leave ends the conversation in phase p with a withdrawal, which may be sent out of turn.
+func (s Session) leave(p Phase, code, reason string) (Session, Effects, error) {
+	var fx Effects
+	d, err := s.body(message.Body{Intent: message.Withdraw, Reason: reason})
+	if err != nil {
+		return s, fx, err
+	}
+	fx.Reply, d.Prev = d, s.Acked // it follows the last message that both sides are known to hold
+	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.Self.String(), Reason: clip(reason)})
+	return s.end(p, code, reason, &fx), fx, nil
 }
 
 // withdrawn takes the peer's withdrawal, which may come out of turn.

@@ -21,9 +21,10 @@ func (s Session) asked(b *message.Body) (Session, Effects, error) {
 	if s.Phase != PhaseAsking && s.Phase != PhaseOffered {
 		return s, fx, refuse(envelope.CodeUnexpectedType, "%s does not fit phase %s", b.Intent, s.Phase)
 	}
+	within := s.mayAsk()
 	s.Ask, s.Asks = b.Scope, s.Asks+1
 	fx.log(&s, ledger.ProposalReceived, proposal(b.Scope, b.Rationale))
-	if limits := s.Agreement().Candidate.Limits; s.Asks > limits.MaxRounds || s.Offers >= limits.MaxOffers {
+	if !within {
 		return s.Rejected("LIMIT", "the agreed number of proposals and offers is used up", fx)
 	}
 	return s, fx, nil
@@ -47,12 +48,7 @@ func (s Session) Offered(o *contract.Offer, rationale string, fx Effects) (Sessi
 
 // Rejected answers the buyer's message with the end of the conversation.
 func (s Session) Rejected(code, reason string, fx Effects) (Session, Effects, error) {
-	d, err := s.body(message.Body{Intent: message.Reject, Code: code, Reason: reason})
-	if err != nil {
-		return s, fx, err
-	}
-	fx.Reply = d
-	return s.end(PhaseRejected, code, reason, &fx), fx, nil
+	return s.decline(PhaseRejected, code, reason, fx)
 }
 
 // accept takes the buyer's accept: of exactly the last unexpired offer, or it changes nothing (invariant 4, C7).
@@ -104,6 +100,9 @@ func (s Session) proven(ctx context.Context, st *message.Step, buyer *did.Docume
 	if !digest.Equal(st.Digest) {
 		return s, fx, refuse(envelope.CodeContractMismatch, "the proof is about another contract than %s", digest)
 	}
+	if acceptBy, err := contract.ParseTime(c.AcceptBy); err != nil || now.After(acceptBy) {
+		return s.late(fx) // whatever the proof is worth
+	}
 	if err := c.VerifyProof(*st.Proof, buyer); err != nil {
 		return s, fx, refuse(envelope.CodeProofInvalid, "%v", err)
 	}
@@ -113,7 +112,7 @@ func (s Session) proven(ctx context.Context, st *message.Step, buyer *did.Docume
 	fx.log(&s, ledger.ContractProof, ledger.ProofAdded{By: s.Peer.String(), KeyID: st.Proof.VerificationMethod, Digest: digest})
 	activation, err := contract.Activate(ctx, &c, now, logHead, signer)
 	if errors.Is(err, contract.ErrLate) {
-		return s.Rejected(string(envelope.CodeLateActivation), "the contract had to be active by "+c.AcceptBy+"; nothing is in force", fx)
+		return s.late(fx)
 	}
 	if err != nil {
 		return s, fx, err
@@ -130,6 +129,11 @@ func (s Session) proven(ctx context.Context, st *message.Step, buyer *did.Docume
 	}
 	fx.Reply = d
 	return s, fx, nil
+}
+
+// late is the vendor's signed word that the contract did not come into force in time.
+func (s Session) late(fx Effects) (Session, Effects, error) {
+	return s.Rejected(string(envelope.CodeLateActivation), "the contract had to be active by "+s.Contract.AcceptBy+"; nothing is in force", fx)
 }
 
 // vendorBody takes a negotiation message of the buyer other than a proposal.

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package negotiation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/crashpoint"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/negotiation/message"
+	"github.com/treaty-node/treaty/node/negotiation/policy"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// apply is the step itself: a pure function of session, message and time, but for the vendor's signatures.
+func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbound, outcome policy.Outcome, now time.Time) (Session, Effects, error) {
+	next := ses.received(in.env.Seq, in.env.Digest())
+	if in.env.Type == envelope.TypeMetaproto {
+		next, fx, err := next.Round(in.opened.Body, in.env.KeyID(), s.cfg.Meta(), now)
+		if err == nil && ses.Seq == 0 {
+			fx.Events = append(s.introduction(in, now), fx.Events...)
+		}
+		if err == nil && next.Agreement() != nil {
+			err = s.peerKey(next, in.peer, now)
+		}
+		return next, fx, err
+	}
+	next, err := next.cited(in.env.Agreement, s.cfg.Meta(), now)
+	if err != nil {
+		return ses, Effects{}, err
+	}
+	switch {
+	case in.ending != nil:
+		return next.Rejected(in.ending.code, in.ending.reason, Effects{})
+	case in.step != nil && next.Role == message.Vendor:
+		head, err := tx.Head()
+		if err != nil {
+			return ses, Effects{}, err
+		}
+		next, fx, err := next.proven(ctx, in.step, in.peer, s.cfg.Keys().Binding, now, head.Hash)
+		if err == nil {
+			crashpoint.Hit(crashpoint.ContractActivate)
+		}
+		return next, fx, err
+	case in.step != nil && in.step.Step == message.Draft:
+		next, fx, err := next.draft(ctx, in.step, s.cfg.Keys().Binding, now)
+		if err == nil {
+			crashpoint.Hit(crashpoint.ContractProof)
+		}
+		return next, fx, err
+	case in.step != nil:
+		crashpoint.Hit(crashpoint.ContractReceived)
+		return next.active(in.step, s.cfg.Keys().Document, in.peer, now)
+	case next.Role == message.Buyer:
+		return next.buyerBody(in.body, now)
+	}
+	next, fx, err := next.vendorBody(in.body, in.env.Digest(), now)
+	if err != nil || in.body.Scope == nil || next.Phase.Terminal() {
+		return next, fx, err
+	}
+	if outcome.Rejected() {
+		return next.Rejected(outcome.Code, outcome.Reason, fx)
+	}
+	return next.Offered(outcome.Offer, "", fx)
+}
+
+// peerKey refuses an agreement whose key-agreement key is not in the peer's document.
+func (s *Service) peerKey(ses Session, doc *did.Document, now time.Time) error {
+	a := ses.Agreement()
+	_, peer, ok := a.Sides(ses.Self)
+	if !ok {
+		return refuse(envelope.CodeAgreementMismatch, "the agreement is not ours")
+	}
+	if _, err := hpke.NamedKey(doc, peer.KeyAgreementKID, a.Candidate.HPKESuite, now); err != nil {
+		return refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
+	}
+	return nil
+}
+
+// introduction logs who a new counterparty is.
+func (s *Service) introduction(in *inbound, now time.Time) []ledger.Entry {
+	v, err := in.peer.Verify(now)
+	if err != nil {
+		return nil // the resolver returned it verified; a proof that expired since shows at the next look-up
+	}
+	return Introduce(in.peer, v, in.env.ContextID)
+}
+
+// Introduce is how a verified counterparty enters the log.
+func Introduce(doc *did.Document, v did.Verification, contextID string) []ledger.Entry {
+	id := doc.ID().String()
+	return []ledger.Entry{
+		{Type: ledger.DIDResolved, Context: contextID, Peer: id, Data: ledger.Resolved{DID: id, URL: doc.ID().DocumentURL(), Hash: doc.Hash()}},
+		{Type: ledger.DIDVerified, Context: contextID, Peer: id, Data: ledger.Verified{DID: id, Profile: string(v.Profile), Dialect: string(v.Dialect), KeyID: v.ProofKeyID}},
+	}
+}
+
+// commit writes everything a message led to: the message, the answer, the state, the contract and the events, in one
+// transaction. After a crash before it, the conversation stands where it stood and the peer's retry is a new message;
+// after it, the retry is answered from the record. Nothing is in between (invariants 8 and 15). peer is the document that
+// the answer is sealed to; it was resolved before, since a transaction waits for nobody.
+func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversation, next Session, fx Effects, in *inbound, peer *did.Document, now time.Time) (Session, []byte, error) {
+	if in != nil {
+		if err := tx.PutEnvelope(in.record(next, now)); err != nil {
+			return next, nil, err
+		}
+	}
+	var reply []byte
+	if fx.Reply != nil {
+		env, opened, err := s.build(ctx, next, *fx.Reply, peer, now)
+		if err != nil {
+			return next, nil, err
+		}
+		if !fx.Aside {
+			next = next.Sent(env.Seq, env.Digest())
+		}
+		if next.Role == message.Buyer && next.Phase == PhaseAccepted && next.Contract == nil {
+			if next, err = next.accepted(env.Digest()); err != nil {
+				return next, nil, err
+			}
+		}
+		if err := tx.PutEnvelope(outgoing(next, env, opened, in, now)); err != nil {
+			return next, nil, err
+		}
+		reply = env.Raw()
+	}
+	if fx.Record != nil {
+		if err := tx.PutContract(*fx.Record); err != nil {
+			return next, nil, err
+		}
+	}
+	if err := s.put(tx, conv, next, now); err != nil {
+		return next, nil, err
+	}
+	return next, reply, appendAll(tx, fx.Events)
+}
+
+// record is how a message of the peer is kept.
+func (in *inbound) record(ses Session, now time.Time) store.EnvelopeRecord {
+	return store.EnvelopeRecord{
+		Digest: in.env.Digest(), Own: ses.Self.String(), Peer: ses.Peer.String(), ContextID: ses.ContextID, Seq: in.env.Seq, Direction: store.In,
+		Bytes: in.raw, Created: now, Plaintext: in.opened.Body, Salt: in.opened.Salt[:],
+	}
+}
+
+// outgoing is how a message of ours is kept: a vendor's as the answer to in.
+func outgoing(ses Session, env *envelope.Envelope, opened envelope.Opened, in *inbound, now time.Time) store.EnvelopeRecord {
+	rec := store.EnvelopeRecord{
+		Digest: env.Digest(), Own: ses.Self.String(), Peer: ses.Peer.String(), ContextID: ses.ContextID, Seq: env.Seq, Direction: store.Out,
+		Bytes: env.Raw(), Created: now, Plaintext: opened.Body, Salt: opened.Salt[:],
+	}
+	if in != nil && ses.Role == message.Vendor {
+		rec.ReplyTo = in.env.Digest()
+	}
+	return rec
+}
+
+func (s *Service) put(tx store.Tx, conv *store.Conversation, next Session, now time.Time) error {
+	state, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	expect := conv.Version
+	conv.State, conv.Phase, conv.Updated = state, string(next.Phase), now.UTC()
+	if conv.Created.IsZero() {
+		conv.Created = now.UTC()
+	}
+	if err := tx.PutConversation(*conv, expect); err != nil {
+		return err
+	}
+	conv.Version = expect + 1
+	return nil
+}
+
+func appendAll(tx store.Tx, entries []ledger.Entry) error {
+	for _, e := range entries {
+		if _, err := tx.Append(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build signs and seals our next message: to the peer, by the agreement.
+func (s *Service) build(ctx context.Context, ses Session, d Draft, peer *did.Document, now time.Time) (*envelope.Envelope, envelope.Opened, error) {
+	draft := envelope.Draft{
+		Type: d.Type, To: ses.Peer, ContextID: ses.ContextID, Seq: ses.Seq + 1, CreatedAt: now, Lifetime: s.cfg.Lifetime, Prev: ses.Head, Body: d.Body,
+	}
+	if !d.Prev.IsZero() {
+		draft.Prev = d.Prev
+	}
+	if !d.Expires.IsZero() {
+		draft.Lifetime = min(max(d.Expires.Sub(now).Truncate(time.Second), time.Second), envelope.MaxLifetime)
+	}
+	var seal *envelope.SealTo
+	if d.Type != envelope.TypeMetaproto {
+		a := ses.Agreement()
+		if a == nil || peer == nil {
+			return nil, envelope.Opened{}, errors.New("negotiation: nothing is sealed without an agreement and the peer's document")
+		}
+		_, party, _ := a.Sides(ses.Self)
+		key, err := hpke.NamedKey(peer, party.KeyAgreementKID, a.Candidate.HPKESuite, now)
+		if err != nil {
+			return nil, envelope.Opened{}, refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
+		}
+		draft.Agreement = a.Digest()
+		seal = &envelope.SealTo{Suite: a.Candidate.HPKESuite, RecipientKID: party.KeyAgreementKID, Key: key}
+	}
+	return envelope.Build(ctx, draft, s.cfg.Keys().Binding, seal)
+}
