@@ -35,7 +35,7 @@ unit:
 	$(GO) test -race -timeout 20m $(TEST_ARGS) ./...
 
 crash: ## SIGKILL each process at every commit point and check that both companies agree
-	$(GO) test -tags treaty_crash -timeout 15m -count=1 -run 'TestCrash' -v ./cmd/treaty
+	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash' -v ./cmd/treaty
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors tools wellknown *.go | tee /dev/stderr)"
