@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -32,13 +31,14 @@ var ErrIdentity = errors.New("identity")
 // identity is who the node is: its documents as published and the keys that it may use.
 type identity struct {
 	agent, service *did.Document
+	own            *ownKeys
 	keys           negotiation.Keys
 }
 
 // loadIdentity reads documents and keys and refuses anything that peers would refuse too: a wrong proof, a binding that
 // does not hold, mixed key roles, keys that are not the document's. Documents proved in another dialect than configured are
 // proved anew.
-func loadIdentity(ctx context.Context, dir string, cfg *Config, now time.Time) (*identity, error) {
+func loadIdentity(ctx context.Context, dir string, cfg *Config, o Options, now time.Time) (*identity, error) {
 	agent, err := loadDocument(filepath.Join(dir, DocumentsDir, agentDocument), now)
 	if err != nil {
 		return nil, err
@@ -50,31 +50,26 @@ func loadIdentity(ctx context.Context, dir string, cfg *Config, now time.Time) (
 	if agent.ID().Host() != cfg.Domain || service.ID().Host() != cfg.Domain {
 		return nil, fmt.Errorf("%w: the documents are of %s, the configuration says domain %s", ErrIdentity, agent.ID().Host(), cfg.Domain)
 	}
-	unlock, err := keystore.ReadIdentityFile(Path(dir, cfg.Keys.Identity))
+	own, err := loadKeys(dir, cfg, o)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+		return nil, err
 	}
-	keys, err := keystore.LoadDir(filepath.Join(dir, KeysDir), unlock)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	if err := own.connect(ctx, agent); err != nil {
+		return nil, err
 	}
-	id := &identity{agent: agent, service: service, keys: negotiation.Keys{Document: agent}}
+	id := &identity{agent: agent, service: service, own: own, keys: negotiation.Keys{Document: agent}}
 	binding, err := agent.BindingKeyID()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	ring := map[string]did.PrivateKey{}
-	for _, k := range keys[keystore.Signing] {
-		if k.KID == binding {
-			if id.keys.Binding, err = did.NewSigner(k.KID, k.Private); err != nil {
-				return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
-			}
-		}
+	if id.keys.Binding, err = own.signer(binding); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
 	if id.keys.Binding == nil {
 		return nil, fmt.Errorf("%w: keys/ has no binding key %s", ErrIdentity, binding)
 	}
-	for _, k := range keys[keystore.Kex] {
+	ring := map[string]did.PrivateKey{}
+	for _, k := range own.files[keystore.Kex] {
 		ring[k.KID] = k.Private
 	}
 	kid, _, err := hpke.SelectKey(agent, hpke.SuiteX25519, now)
@@ -86,23 +81,26 @@ func loadIdentity(ctx context.Context, dir string, cfg *Config, now time.Time) (
 	}
 	id.keys.KeyAgreementKID, id.keys.Opener = kid, hpke.NewKeyring(ring)
 	dialect := did.Dialect(cfg.ProofDialect)
-	if id.agent, err = prove(ctx, dir, agentDocument, agent, keys[keystore.Signing], dialect, now); err != nil {
+	if id.agent, err = prove(ctx, dir, agentDocument, agent, own, dialect, now); err != nil {
 		return nil, err
 	}
 	id.keys.Document = id.agent
-	id.service, err = prove(ctx, dir, serviceDocument, service, keys[keystore.Service], dialect, now)
+	id.service, err = prove(ctx, dir, serviceDocument, service, own, dialect, now)
 	return id, err
 }
 
 // prove gives a published document a proof in the wanted dialect, if it has one in another. It says the same as before with
 // a newer proof, which is what peers take for an update. Proofs by secp256k1 keys have one form only.
-func prove(ctx context.Context, dir, name string, doc *did.Document, keys []keystore.Key, dialect did.Dialect, now time.Time) (*did.Document, error) {
+func prove(ctx context.Context, dir, name string, doc *did.Document, own *ownKeys, dialect did.Dialect, now time.Time) (*did.Document, error) {
 	v, err := doc.Verify(now)
 	if err != nil || v.Dialect == "" || v.Dialect == dialect || v.Profile == did.ProfileK1 || doc.Deactivated() {
 		return doc, err
 	}
-	i := slices.IndexFunc(keys, func(k keystore.Key) bool { return k.KID == v.ProofKeyID })
-	if i < 0 {
+	signer, err := own.signer(v.ProofKeyID)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	if signer == nil {
 		return nil, fmt.Errorf("%w: %s has a proof of dialect %s; keys/ has no key %s to prove it anew as proof_dialect %s says", ErrIdentity, name, v.Dialect, v.ProofKeyID, dialect)
 	}
 	members := map[string]json.RawMessage{}
@@ -111,10 +109,6 @@ func prove(ctx context.Context, dir, name string, doc *did.Document, keys []keys
 	}
 	delete(members, "proof")
 	unsigned, err := canon.Marshal(members)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
-	}
-	signer, err := did.NewSigner(keys[i].KID, keys[i].Private)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
@@ -178,64 +172,78 @@ func newKey(role keystore.Role, typ did.KeyType, now time.Time, of func(did.Publ
 	return keystore.Key{Role: role, KID: did.KeyID(id, string(role), private.Public()), Created: now, Private: private}, nil
 }
 
-// newIdentity makes all keys and both documents of a node. Keys of the roles human and recovery are returned with the
-// others; the caller keeps them out of the node's reach.
-func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, now time.Time) (keys []keystore.Key, agent, service []byte, err error) {
-	service1, err := cfg.ServiceDID()
+// newborn is a new identity: its keys, the one behind a remote signer excepted, and both documents.
+type newborn struct {
+	id             did.DID
+	keys           []keystore.Key
+	agent, service []byte
+}
+
+// newIdentity makes the keys and both documents of a node. remote, if there is one, is the binding key. Keys of the roles
+// human and recovery are returned with the others; the caller keeps them out of the node's reach.
+func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, remote did.Signer, now time.Time) (*newborn, error) {
+	service, err := cfg.ServiceDID()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	typ := did.Ed25519
-	if profile == did.ProfileK1 {
-		typ = did.Secp256k1
+	n := &newborn{}
+	if remote == nil {
+		typ := did.Ed25519
+		if profile == did.ProfileK1 {
+			typ = did.Secp256k1
+		}
+		binding, err := newKey(keystore.Signing, typ, now, func(k did.PublicKey) (did.DID, error) { return cfg.AgentDID(profile, k.Thumbprint()) })
+		if err != nil {
+			return nil, err
+		}
+		if remote, err = did.NewSigner(binding.KID, binding.Private); err != nil {
+			return nil, err
+		}
+		n.keys = append(n.keys, binding)
 	}
-	binding, err := newKey(keystore.Signing, typ, now, func(k did.PublicKey) (did.DID, error) { return cfg.AgentDID(profile, k.Thumbprint()) })
-	if err != nil {
-		return nil, nil, nil, err
+	if n.id, err = cfg.AgentDID(profile, remote.PublicKey().Thumbprint()); err != nil {
+		return nil, err
 	}
-	agentID, err := cfg.AgentDID(profile, binding.Private.Public().Thumbprint())
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	keys = []keystore.Key{binding}
+	made := map[keystore.Role]did.MethodSpec{}
 	for _, k := range []struct {
 		role keystore.Role
 		typ  did.KeyType
 		id   did.DID
-	}{{keystore.Kex, did.X25519, agentID}, {keystore.Human, did.Ed25519, agentID}, {keystore.Recovery, did.Ed25519, agentID}, {keystore.Service, did.Ed25519, service1}} {
+	}{{keystore.Kex, did.X25519, n.id}, {keystore.Human, did.Ed25519, n.id}, {keystore.Recovery, did.Ed25519, n.id}, {keystore.Service, did.Ed25519, service}} {
 		key, err := newKey(k.role, k.typ, now, func(did.PublicKey) (did.DID, error) { return k.id, nil })
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
-		keys = append(keys, key)
+		n.keys = append(n.keys, key)
+		made[k.role] = did.MethodSpec{ID: key.KID, Key: key.Private.Public()}
 	}
-	spec := func(k keystore.Key) did.MethodSpec { return did.MethodSpec{ID: k.KID, Key: k.Private.Public()} }
-	origin := "https://" + cfg.Domain
-	agent, err = document(ctx, did.DocumentSpec{
-		ID: agentID, Binding: spec(keys[0]),
-		KeyAgreement: []did.MethodSpec{spec(keys[1])}, Human: []did.MethodSpec{spec(keys[2])}, Recovery: []did.MethodSpec{spec(keys[3])},
+	origin, dialect := "https://"+cfg.Domain, did.Dialect(cfg.ProofDialect)
+	n.agent, err = document(ctx, did.DocumentSpec{
+		ID: n.id, Binding: did.MethodSpec{ID: remote.KeyID(), Key: remote.PublicKey()},
+		KeyAgreement: []did.MethodSpec{made[keystore.Kex]}, Human: []did.MethodSpec{made[keystore.Human]}, Recovery: []did.MethodSpec{made[keystore.Recovery]},
 		Services: []did.Service{{ID: "#ad", Type: "AgentDescription", Endpoint: origin + descriptionPath(cfg)}},
-	}, keys[0], now, did.Dialect(cfg.ProofDialect))
+	}, remote, now, dialect)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	service, err = document(ctx, did.DocumentSpec{
-		ID: service1, Binding: spec(keys[4]),
+	last := n.keys[len(n.keys)-1]
+	own, err := did.NewSigner(last.KID, last.Private)
+	if err != nil {
+		return nil, err
+	}
+	n.service, err = document(ctx, did.DocumentSpec{
+		ID: service, Binding: made[keystore.Service],
 		Services: []did.Service{{ID: "#ads", Type: "AgentDescription", Endpoint: origin + wellknown.PathDescriptions}},
-	}, keys[4], now, did.Dialect(cfg.ProofDialect))
-	return keys, agent, service, err
+	}, own, now, dialect)
+	return n, err
 }
 
-func document(ctx context.Context, spec did.DocumentSpec, k keystore.Key, now time.Time, dialect did.Dialect) ([]byte, error) {
+func document(ctx context.Context, spec did.DocumentSpec, s did.Signer, now time.Time, dialect did.Dialect) ([]byte, error) {
 	unsigned, err := did.BuildDocument(spec)
 	if err != nil {
 		return nil, err
 	}
-	signer, err := did.NewSigner(k.KID, k.Private)
-	if err != nil {
-		return nil, err
-	}
-	return did.SignDocument(ctx, unsigned, signer, now, dialect)
+	return did.SignDocument(ctx, unsigned, s, now, dialect)
 }
 
 // descriptionPath is where the agent's description stands.

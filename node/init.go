@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/age"
+
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/internal/devca"
@@ -37,6 +39,13 @@ type InitOptions struct {
 	HumanKeyOut, RecoveryKeyOut string
 	Passphrase                  string
 	WorkFactor                  int // of the passphrase's scrypt; 0: a safe default
+	// How the node's own keys are sealed. Without any of these: to an identity file in Dir.
+	UnlockCredential     string // name of a systemd credential; the identity goes to IdentityOut, outside of Dir
+	IdentityOut          string
+	UnlockPassphrase     string // typed at every start
+	UnlockPassphraseFile string // read at every start
+	// SignerSocket and SignerKID name a remote signer's key to bind the identity to, instead of making one.
+	SignerSocket, SignerKID string
 	// Datasets and Policy are files to copy into Dir (vendor); DataPlane is where the data is queried.
 	Datasets, Policy string
 	DataPlane        DataPlane
@@ -78,7 +87,10 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 	if err := o.certificate(); err != nil {
 		return nil, err
 	}
-	text := o.yaml()
+	text, err := o.yaml()
+	if err != nil {
+		return nil, err
+	}
 	var cfg Config
 	if err := DecodeYAML([]byte(text), &cfg); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -88,17 +100,23 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	now := clock.System{}.Now().Truncate(time.Second)
-	keys, agent, service, err := newIdentity(ctx, &cfg, did.Profile(o.Profile), now)
+	var remote did.Signer
+	if o.SignerSocket != "" {
+		if remote, err = remoteBinding(ctx, &cfg, &o); err != nil {
+			return nil, err
+		}
+	}
+	made, err := newIdentity(ctx, &cfg, did.Profile(o.Profile), remote, now)
 	if err != nil {
 		return nil, err
 	}
-	files, err := o.saveKeys(keys)
+	files, err := o.saveKeys(made.keys)
 	if err != nil {
 		return nil, err
 	}
 	write := map[string][]byte{
-		filepath.Join(DocumentsDir, agentDocument):   agent,
-		filepath.Join(DocumentsDir, serviceDocument): service,
+		filepath.Join(DocumentsDir, agentDocument):   made.agent,
+		filepath.Join(DocumentsDir, serviceDocument): made.service,
 	}
 	for name, from := range map[string]string{datasetsFile: o.Datasets, policyFile: o.Policy, needsFile: o.Needs} {
 		if from == "" {
@@ -115,10 +133,7 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 		}
 		files = append(files, path)
 	}
-	id, _, err := did.SplitKeyID(keys[0].KID)
-	if err != nil {
-		return nil, err
-	}
+	id := made.id
 	db, err := sqlite.Create(ctx, filepath.Join(o.Dir, StoreFile), sqlite.Options{Node: id.String(), Process: "treaty"})
 	if err != nil {
 		return nil, err
@@ -156,7 +171,13 @@ func (o *InitOptions) check() error {
 	if err != nil {
 		return err
 	}
-	for _, p := range []string{o.HumanKeyOut, o.RecoveryKeyOut} {
+	if err := o.checkKeys(); err != nil {
+		return err
+	}
+	for _, p := range []string{o.HumanKeyOut, o.RecoveryKeyOut, o.IdentityOut} {
+		if p == "" {
+			continue
+		}
 		abs, err := filepath.Abs(p)
 		if err != nil {
 			return err
@@ -211,7 +232,7 @@ func DevCA(dir string) (*devca.CA, error) {
 
 // saveKeys seals the node's own keys to its identity file, and the two others with the passphrase, elsewhere.
 func (o *InitOptions) saveKeys(keys []keystore.Key) (files []string, err error) {
-	unlock, err := keystore.NewIdentityFile(filepath.Join(o.Dir, identityFile))
+	own, files, err := o.recipient()
 	if err != nil {
 		return nil, err
 	}
@@ -231,14 +252,90 @@ func (o *InitOptions) saveKeys(keys []keystore.Key) (files []string, err error) 
 		case keystore.Recovery:
 			path, err = o.RecoveryKeyOut, keystore.SaveAs(o.RecoveryKeyOut, k, people)
 		case keystore.Signing, keystore.Kex, keystore.Service, keystore.Receipt:
-			path, err = keystore.Save(filepath.Join(o.Dir, KeysDir), k, unlock.Recipient())
+			path, err = keystore.Save(filepath.Join(o.Dir, KeysDir), k, own)
 		}
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, path)
 	}
-	return append(files, filepath.Join(o.Dir, identityFile)), nil
+	return files, nil
+}
+
+// recipient is what the node's own keys are sealed to, and the file that this made.
+func (o *InitOptions) recipient() (age.Recipient, []string, error) {
+	switch {
+	case o.UnlockPassphrase != "" || o.UnlockPassphraseFile != "":
+		p := o.UnlockPassphrase
+		if o.UnlockPassphraseFile != "" {
+			var err error
+			if p, err = keystore.ReadPassphrase(o.UnlockPassphraseFile); err != nil {
+				return nil, nil, err
+			}
+		}
+		r, err := keystore.PassphraseRecipient(p, o.WorkFactor)
+		return r, nil, err
+	case o.UnlockCredential != "":
+		i, err := keystore.NewIdentityFile(o.IdentityOut)
+		if err != nil {
+			return nil, nil, err
+		}
+		return i.Recipient(), []string{o.IdentityOut}, nil
+	}
+	path := filepath.Join(o.Dir, identityFile)
+	i, err := keystore.NewIdentityFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return i.Recipient(), []string{path}, nil
+}
+
+// keysYAML is the configuration of keys.
+func (o *InitOptions) keysYAML() (string, error) {
+	var parts []string
+	switch {
+	case o.UnlockPassphraseFile != "":
+		abs, err := filepath.Abs(o.UnlockPassphraseFile)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, fmt.Sprintf("passphrase_file: %q", abs))
+	case o.UnlockPassphrase != "":
+		parts = append(parts, "passphrase: "+keystore.PassphrasePrompt)
+	case o.UnlockCredential != "":
+		parts = append(parts, fmt.Sprintf("credential: %q", o.UnlockCredential))
+	default:
+		parts = append(parts, fmt.Sprintf("identity: %q", identityFile))
+	}
+	if o.SignerSocket != "" {
+		abs, err := filepath.Abs(o.SignerSocket)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, fmt.Sprintf("signer: {socket: %q}", abs))
+	}
+	return "keys: {" + strings.Join(parts, ", ") + "}", nil
+}
+
+// checkKeys says whether the options about the node's own keys fit together.
+func (o *InitOptions) checkKeys() error {
+	ways := 0
+	for _, s := range []string{o.UnlockCredential, o.UnlockPassphrase, o.UnlockPassphraseFile} {
+		if s != "" {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return fmt.Errorf("%w: the node's keys are unsealed in one way: a credential, a passphrase that is typed, or a passphrase file", ErrConfig)
+	case (o.UnlockCredential == "") != (o.IdentityOut == ""):
+		return fmt.Errorf("%w: --unlock-credential and --identity-out go together: the identity is written there once, for systemd-creds to encrypt", ErrConfig)
+	case (o.SignerSocket == "") != (o.SignerKID == ""):
+		return fmt.Errorf("%w: --signer-socket and --signer-kid go together", ErrConfig)
+	case o.SignerSocket != "" && o.Profile == string(did.ProfileK1):
+		return fmt.Errorf("%w: keys in tokens are Ed25519: --signer-socket makes e1 identities", ErrConfig)
+	}
+	return nil
 }
 
 // writeNew writes a file that must not exist, and has it on disk when it returns.
@@ -252,7 +349,11 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 }
 
 // yaml is the configuration as it is written: short, with what an operator will want to change.
-func (o *InitOptions) yaml() string {
+func (o *InitOptions) yaml() (string, error) {
+	keys, err := o.keysYAML()
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Treaty node configuration. Unknown keys are errors; docs/configuration.md has every key.")
@@ -273,7 +374,8 @@ func (o *InitOptions) yaml() string {
 			line("  %q: %q", k, o.Hosts[k])
 		}
 	}
-	line("keys: {identity: %q}", identityFile)
+	line("# How the node unseals its keys: identity, credential, passphrase or passphrase_file; docs/keys.md says which is for whom.")
+	line("%s", keys)
 	if o.ProofDialect != "" {
 		line("proof_dialect: %s", o.ProofDialect)
 	}
@@ -301,5 +403,5 @@ func (o *InitOptions) yaml() string {
 	if len(o.Transports) > 0 {
 		line("metaproto: {transports: [%s]}", strings.Join(o.Transports, ", "))
 	}
-	return b.String()
+	return b.String(), nil
 }

@@ -63,6 +63,8 @@ const (
 type Options struct {
 	Log     *slog.Logger
 	Process string // name in the event log
+	// Prompt asks a person for a passphrase; nil when there is no terminal. See Keys.
+	Prompt func(question string) (string, error)
 }
 
 // Node is an open node. Close it, or Run it, which closes it.
@@ -98,7 +100,7 @@ func Open(ctx context.Context, dir string, o Options) (*Node, error) {
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
-	if n.id, err = loadIdentity(ctx, dir, cfg, clock.System{}.Now()); err != nil {
+	if n.id, err = loadIdentity(ctx, dir, cfg, o, clock.System{}.Now()); err != nil {
 		return nil, usageError(err)
 	}
 	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(dir, StoreFile), sqlite.Options{Node: n.self().String(), Process: o.Process})
@@ -207,6 +209,9 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 
 // ready says what is missing for the node to work, nil when nothing is.
 func (n *Node) ready(ctx context.Context) error {
+	if err := n.id.own.ready(ctx); err != nil {
+		return err
+	}
 	return n.db.View(ctx, func(tx store.Tx) error {
 		_, err := tx.Head()
 		return err

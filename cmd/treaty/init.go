@@ -10,16 +10,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/treaty-node/treaty/cmd/internal/terminal"
 	"github.com/treaty-node/treaty/node"
 )
 
 func (c *cli) initCmd() *cobra.Command {
 	o := node.InitOptions{}
 	var passphraseFile string
+	var askPassphrase bool
 	cmd := &cobra.Command{
 		Use:   "init --domain DOMAIN",
 		Short: "Make a node's folder: keys, DID documents, configuration, store",
-		Long: "Make a node's folder. The node's own keys are sealed to an identity file in the folder. The human and the recovery\n" +
+		Long: "Make a node's folder. The node's own keys are sealed to an identity file in the folder, or as --unlock-… says. With\n" +
+			"--signer-socket the binding key is one in a token, and the identity is derived from it. The human and the recovery\n" +
 			"key are sealed with a passphrase and written where the node's user should not be able to read them: keep them offline.\n" +
 			"Nothing is ever overwritten.",
 		Example: "  treaty init --dir buyer --domain buyercorp.test --listen 127.0.0.1:18442 --dev-ca ca \\\n" +
@@ -34,6 +37,16 @@ func (c *cli) initCmd() *cobra.Command {
 					return usage("--passphrase-file: %v", err)
 				}
 				o.Passphrase = string(bytes.TrimRight(data, "\r\n"))
+			}
+			if askPassphrase {
+				prompt := terminal.Prompt(os.Stdin, c.stderr)
+				if prompt == nil {
+					return usage("--unlock-passphrase asks on a terminal, and there is none; --unlock-passphrase-file FILE reads it")
+				}
+				var err error
+				if o.UnlockPassphrase, err = terminal.Twice(prompt, "New passphrase of the node's keys: "); err != nil {
+					return usage("--unlock-passphrase: %v", err)
+				}
 			}
 			res, err := node.Init(cmd.Context(), o)
 			if err != nil {
@@ -65,6 +78,12 @@ func (c *cli) initCmd() *cobra.Command {
 	f.StringVar(&o.RecoveryKeyOut, "recovery-key-out", "", "file for the recovery key, outside of --dir")
 	f.StringVar(&passphraseFile, "passphrase-file", "", "file whose first line seals those two keys")
 	f.IntVar(&o.WorkFactor, "scrypt-work-factor", 0, "work factor of the passphrase (0: a safe default)")
+	f.StringVar(&o.UnlockCredential, "unlock-credential", "", "systemd credential that will unseal the node's keys; needs --identity-out")
+	f.StringVar(&o.IdentityOut, "identity-out", "", "where that credential's content is written once, outside of --dir")
+	f.BoolVar(&askPassphrase, "unlock-passphrase", false, "seal the node's keys with a passphrase that is typed at every start")
+	f.StringVar(&o.UnlockPassphraseFile, "unlock-passphrase-file", "", "seal the node's keys with the passphrase in this file, which is read at every start")
+	f.StringVar(&o.SignerSocket, "signer-socket", "", "socket of a treaty-signer whose key --signer-kid is the binding key")
+	f.StringVar(&o.SignerKID, "signer-kid", "", "id of that key, as treaty-signer.yaml has it")
 	f.StringVar(&o.Datasets, "datasets", "", "vendor: datasets file to copy into the folder")
 	f.StringVar(&o.Policy, "policy", "", "vendor: policy file to copy into the folder")
 	f.StringVar(&o.DataPlane.DID, "data-plane-did", "", "vendor: DID of the data plane")

@@ -101,7 +101,7 @@ func (c *cli) root() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(),
-		c.datasetsCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
+		c.datasetsCmd(), c.keysCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
 	return root
 }

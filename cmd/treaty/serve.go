@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/treaty-node/treaty/cmd/internal/terminal"
 	"github.com/treaty-node/treaty/node"
+	"github.com/treaty-node/treaty/node/harden"
 )
 
 func (c *cli) serveCmd() *cobra.Command {
@@ -20,8 +23,12 @@ func (c *cli) serveCmd() *cobra.Command {
 		Example: "  treaty serve --dir /var/lib/treaty",
 		Args:    cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			// Before there is a key in memory.
+			if err := harden.Process(); err != nil {
+				return err
+			}
 			log := slog.New(slog.NewTextHandler(c.stderr, nil))
-			n, err := node.Open(cmd.Context(), c.dir, node.Options{Log: log, Process: "treaty"})
+			n, err := node.Open(cmd.Context(), c.dir, node.Options{Log: log, Process: "treaty", Prompt: terminal.Prompt(os.Stdin, c.stderr)})
 			if err != nil {
 				return err
 			}

@@ -63,6 +63,41 @@ type KeyInfo struct {
 	Relationships []string `json:"relationships"`
 }
 
+// Key is one of the node's own keys, by its public parts. There is no secret in it.
+type Key struct {
+	Role       string      `json:"role"` // signing, kex, service, human, recovery
+	KID        string      `json:"kid"`
+	Type       string      `json:"type"`
+	Thumbprint string      `json:"thumbprint"`        // RFC 7638
+	Created    string      `json:"created,omitempty"` // RFC 3339; known for keys in files
+	Expires    string      `json:"expires,omitempty"` // end of life in the document
+	State      KeyState    `json:"state"`
+	Location   KeyLocation `json:"location"`
+	Where      string      `json:"where,omitempty"` // the file in the node's folder, or the signer's socket
+}
+
+// KeyState is where a key is in its life.
+type KeyState string
+
+// States of keys.
+const (
+	KeyActive      KeyState = "active"      // in the document, with no end
+	KeyRetiring    KeyState = "retiring"    // in the document until its end of life
+	KeyExpired     KeyState = "expired"     // still in the document, past its end of life
+	KeyUnpublished KeyState = "unpublished" // held, and in no document
+)
+
+// KeyLocation is where the private half is.
+type KeyLocation string
+
+// Locations of keys.
+const (
+	KeyInFile  KeyLocation = "file"
+	KeyInToken KeyLocation = "token"   // behind a remote signer
+	KeyOffline KeyLocation = "offline" // keys of people and recovery keys: out of the node's reach
+	KeyMissing KeyLocation = "missing" // published, but this node does not have it
+)
+
 // NegotiateRequest starts a negotiation as buyer. Peer is a DID or a domain.
 type NegotiateRequest struct {
 	Peer   string `json:"peer"`
@@ -140,6 +175,7 @@ type Admin interface {
 	Evidence(ctx context.Context, contractID string) ([]byte, error)
 	Query(ctx context.Context, req QueryRequest) (QueryResult, error)
 	Datasets(ctx context.Context) ([]json.RawMessage, error)
+	Keys(ctx context.Context) ([]Key, error)
 	Events(ctx context.Context, after uint64, limit int) ([]ledger.Event, error)
 	Backup(ctx context.Context, path string) error
 	IdentityAdmin
@@ -200,6 +236,7 @@ func AdminHandler(a Admin) http.Handler {
 		}
 		return a.Query(r.Context(), req)
 	})
+	get("/keys", func(r *http.Request) (any, error) { return a.Keys(r.Context()) })
 	get("/datasets", func(r *http.Request) (any, error) { return a.Datasets(r.Context()) })
 	post("/backup", func(r *http.Request) (any, error) {
 		var req struct {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+
+	"github.com/treaty-node/treaty/did"
 )
 
 // Kind classes an error of the admin interface. The command line turns it into an exit code, the admin listener into a
@@ -21,6 +23,9 @@ const (
 	KindUnreachable  Kind = "unreachable"  // a transport fault: nobody decided anything
 	KindVerification Kind = "verification" // a document, signature, proof or chain does not hold
 )
+
+// CodeSigner: the node's own signer does not answer.
+const CodeSigner = "SIGNER_UNAVAILABLE"
 
 // Error is what the admin interface answers when it does not do what was asked.
 type Error struct {
@@ -99,6 +104,9 @@ func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
+	}
+	if errors.Is(err, did.ErrSignerUnavailable) {
+		return &Error{Kind: KindUnreachable, Code: CodeSigner, Message: err.Error(), Hint: "nothing was signed; start treaty-signer (or unlock its token) and try again"}
 	}
 	return &Error{Kind: KindInternal, Message: err.Error()}
 }

@@ -4,12 +4,14 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/gorilla/mux"
 
+	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver"
 )
 
@@ -53,7 +55,11 @@ func PublicHandler(p Public) http.Handler {
 		ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
 		defer cancel()
 		if err := p.Ready(ctx); err != nil {
-			WriteJSON(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "missing": []string{"store"}})
+			missing := "store"
+			if errors.Is(err, did.ErrSignerUnavailable) {
+				missing = "signer"
+			}
+			WriteJSON(w, http.StatusServiceUnavailable, map[string]any{"ready": false, "missing": []string{missing}})
 			return
 		}
 		WriteJSON(w, http.StatusOK, map[string]any{"ready": true})

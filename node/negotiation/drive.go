@@ -151,7 +151,11 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 			return err
 		}
 		// A transport fault, a peer that cannot answer now, or an answer that is none: nobody decided anything.
-		s.cfg.Log.Warn("counterparty does not answer", "peer", ses.Peer.String(), "contextId", contextID, "err", err, "retry_in", wait)
+		what := "counterparty does not answer"
+		if errors.Is(err, did.ErrSignerUnavailable) {
+			what = "this node cannot sign"
+		}
+		s.cfg.Log.Warn(what, "peer", ses.Peer.String(), "contextId", contextID, "err", err, "retry_in", wait)
 		if err := s.cfg.Sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -165,8 +169,8 @@ var (
 )
 
 func internal(err error) error {
-	if err == nil || errors.Is(err, store.ErrConflict) {
-		return err
+	if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, did.ErrSignerUnavailable) {
+		return err // worth another try
 	}
 	return fmt.Errorf("negotiation: %w: %w", errInternal, err)
 }

@@ -103,11 +103,16 @@ func refusalEntry(peer did.DID, env *envelope.Envelope, r *envelope.Refusal) led
 	return entry
 }
 
-// refused records a refusal and returns it; anything else is internal and stays here.
+// refused records a refusal and returns it; anything else is internal and stays here, but for a signer that is away, which
+// the peer may wait for.
 func (s *Service) refused(ctx context.Context, caller did.DID, env *envelope.Envelope, err error) error {
 	var r *envelope.Refusal
 	if !errors.As(err, &r) {
 		s.cfg.Log.Error("negotiation message not handled", "peer", caller.String(), "err", err)
+		if errors.Is(err, did.ErrSignerUnavailable) {
+			// Nothing changed and nobody decided anything. What exactly is wrong here is none of the peer's business.
+			return refuse(envelope.CodeUnavailable, "this node cannot sign now; send the same message again")
+		}
 		return err
 	}
 	log, entries := s.refusals.note(caller, s.cfg.Now())

@@ -20,6 +20,7 @@ import (
 	"github.com/treaty-node/treaty/did/resolver/fetch"
 	"github.com/treaty-node/treaty/node/dataplane"
 	"github.com/treaty-node/treaty/node/dataset"
+	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/internal/trust"
 )
 
@@ -38,9 +39,9 @@ type File struct {
 	Hosts map[string]string `yaml:"hosts,omitempty"`
 	// Store is the company's store, which the vendor's node writes.
 	Store string `yaml:"store"`
-	// Key is the sealed receipt key, Identity the age identity that unseals it.
-	Key      string `yaml:"key"`
-	Identity string `yaml:"identity"`
+	// Key is the sealed receipt key. Exactly one of identity, credential, passphrase and passphrase_file unseals it.
+	Key             string `yaml:"key"`
+	keystore.Unlock `yaml:",inline"`
 	// Vendors are whose contracts are served, with this process's own copies of their DID documents.
 	Vendors []Vendor `yaml:"vendors"`
 	// Datasets are the datasets, or the name of the file that lists them.
@@ -153,11 +154,14 @@ func Load(dir string, now time.Time) (*Config, error) {
 
 func (c *Config) check(now time.Time) error {
 	for name, value := range map[string]string{
-		"url": c.URL, "listen": c.Listen, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key, "store": c.Store, "key": c.Key, "identity": c.Identity,
+		"url": c.URL, "listen": c.Listen, "tls.cert": c.TLS.Cert, "tls.key": c.TLS.Key, "store": c.Store, "key": c.Key,
 	} {
 		if value == "" {
 			return fmt.Errorf("%s is missing", name)
 		}
+	}
+	if err := c.Unlock.Validate(); err != nil {
+		return err
 	}
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != Path || u.RawQuery != "" || u.User != nil || u.Fragment != "" {

@@ -5,14 +5,15 @@ package server
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 )
 
 // receiptKey unseals the receipt key and checks that it is this data plane's.
-func (c *Config) receiptKey() (keystore.Key, did.Signer, error) {
-	identity, err := keystore.ReadIdentityFile(c.Path(c.Identity))
+func (c *Config) receiptKey(prompt func(string) (string, error)) (keystore.Key, did.Signer, error) {
+	identity, err := c.Unlock.Open(keystore.Environment{Dir: c.Dir, Credentials: os.Getenv(keystore.CredentialsEnv), Prompt: prompt})
 	if err != nil {
 		return keystore.Key{}, nil, err
 	}

@@ -54,6 +54,8 @@ type Options struct {
 	Build string // names the build in health answers and the event log
 	Log   *slog.Logger
 	Open  func(ctx context.Context, l Limits, log *slog.Logger) (Engine, error)
+	// Prompt asks a person for the passphrase of the receipt key; nil when there is no terminal.
+	Prompt func(question string) (string, error)
 }
 
 // Serve runs the data plane of a folder until ctx ends. It answers only once every dataset is loaded, the engine is locked and
@@ -64,7 +66,7 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	key, signer, err := l.receiptKey()
+	key, signer, err := l.receiptKey(o.Prompt)
 	if err != nil {
 		return err
 	}
