@@ -200,7 +200,7 @@ func (o *InitOptions) certificate() error {
 	if o.DevCA == "" {
 		return nil
 	}
-	ca, err := DevCA(o.DevCA)
+	ca, err := devca.LoadOrNew(o.DevCA)
 	if err != nil {
 		return err
 	}
@@ -213,21 +213,6 @@ func (o *InitOptions) certificate() error {
 		return err
 	}
 	return ca.IssueFiles(o.Cert, o.Key, o.Domain)
-}
-
-// DevCA loads the development CA in dir, or makes it.
-func DevCA(dir string) (*devca.CA, error) {
-	ca, err := devca.Load(dir)
-	if !errors.Is(err, os.ErrNotExist) {
-		return ca, err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if ca, err = devca.New(devca.Options{}); err != nil {
-		return nil, err
-	}
-	return ca, ca.Save(dir)
 }
 
 // saveKeys seals the node's own keys to its identity file, and the two others with the passphrase, elsewhere.

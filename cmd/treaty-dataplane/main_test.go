@@ -320,9 +320,9 @@ func TestServeRefusesToStart(t *testing.T) {
 		"unknown key deep":   {edit("min_group_size:", "min_groop_size: 1\n    min_group_size:"), exitUsage, "min_groop_size"},
 		"another host's key": {edit("data.vendorcorp.test/mcp", "other.vendorcorp.test/mcp"), exitUsage, "want a receipt key"},
 		"not https":          {edit("https://", "http://"), exitUsage, "url"},
-		"missing vendor":     {write("vendor.json", "{}"), exitUsage, "vendors"},
+		"missing vendor":     {write("vendor-did.json", "{}"), exitUsage, "vendors"},
 		"altered vendor": {func(t *testing.T, w *world) {
-			write("vendor.json", strings.Replace(string(w.vendor.doc.Raw()), "Multikey", "MultikeY", 1))(t, w)
+			write("vendor-did.json", strings.Replace(string(w.vendor.doc.Raw()), "Multikey", "MultikeY", 1))(t, w)
 		}, exitUsage, "vendors"},
 		"misspelt ceiling": {edit("deny_classes:", "deny_columns: {orders: [custommer]}\n    deny_classes:"), exitUsage, "custommer"},
 		"ragged file":      {write("orders.csv", "region,order_id\nx\n"), exitFailure, "code=ragged_row line=2"},
@@ -350,7 +350,7 @@ func TestServeRefusesToStart(t *testing.T) {
 			}
 		})
 	}
-	code, _, stderr := command(t.Context(), "init", "--dir", t.TempDir(), "--url", "https://x.test/other", "--listen", "x", "--cert", "x", "--key", "x", "--store", "x", "--datasets", "x", "--vendor", "x", "--vendor-document", "x")
+	code, _, stderr := command(t.Context(), "init", "--dir", t.TempDir(), "--url", "https://x.test/other", "--listen", "x", "--cert", "x", "--key", "x", "--store", "x", "--datasets", "x", "--vendor-document", "x")
 	if code != exitUsage {
 		t.Errorf("init: %d %s", code, stderr)
 	}

@@ -159,8 +159,9 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if code, _, stderr := command(t.Context(), "init", "--dir", w.dir, "--url", mcpURL, "--listen", w.addr, "--cert", "tls.pem", "--key", "tls-key.pem", "--ca", "ca.pem",
-		"--store", "treaty.db", "--datasets", "datasets.yaml", "--vendor", w.vendor.id(), "--vendor-document", "vendor.json",
+	in := func(name string) string { return filepath.Join(w.dir, name) }
+	if code, _, stderr := command(t.Context(), "init", "--dir", w.dir, "--url", mcpURL, "--listen", w.addr, "--cert", in("tls.pem"), "--key", in("tls-key.pem"), "--ca", in("ca.pem"),
+		"--store", in("treaty.db"), "--datasets", in("datasets.yaml"), "--vendor-document", in("vendor.json"),
 		"--host", "buyercorp.test:443="+w.hosts["buyercorp.test:443"], "--host", "othercorp.test:443="+w.hosts["othercorp.test:443"]); code != 0 {
 		t.Fatalf("init: %d %s", code, stderr)
 	}

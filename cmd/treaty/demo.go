@@ -300,14 +300,14 @@ func (d *demo) setUp(ctx context.Context) error {
 	if _, err := node.Init(ctx, buyer); err != nil {
 		return err
 	}
-	made, err := node.Init(ctx, vendor)
-	if err != nil {
+	if _, err := node.Init(ctx, vendor); err != nil {
 		return err
 	}
-	return d.setUpDataplane(ctx, made.DID)
+	return d.setUpDataplane(ctx)
 }
 
-func (d *demo) setUpDataplane(ctx context.Context, vendor string) error {
+// setUpDataplane makes the data plane's folder, with copies of its own of the vendor's document and of the datasets.
+func (d *demo) setUpDataplane(ctx context.Context) error {
 	plane := d.path("vendor-data")
 	if err := os.MkdirAll(plane, 0o700); err != nil {
 		return err
@@ -319,26 +319,12 @@ func (d *demo) setUpDataplane(ctx context.Context, vendor string) error {
 	if err := errors.Join(sample.Write(f, demoSeed), f.Close()); err != nil {
 		return err
 	}
-	// The data plane has its own copies: what the node's folder says later does not reach it.
-	for from, to := range map[string]string{d.path("datasets.yaml"): "datasets.yaml", d.path("vendor", node.DocumentsDir, "agent.json"): "vendor-did.json"} {
-		data, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(plane, to), data, 0o600); err != nil {
-			return err
-		}
-	}
-	ca, err := node.DevCA(d.path("ca"))
-	if err != nil {
-		return err
-	}
-	if err := ca.IssueFiles(filepath.Join(plane, "cert.pem"), filepath.Join(plane, "key.pem"), "data.vendorcorp.test"); err != nil {
+	if err := os.WriteFile(filepath.Join(plane, "datasets.yaml"), []byte(demoDatasets), 0o600); err != nil {
 		return err
 	}
 	args := []string{
-		"init", "--dir", plane, "--url", "https://data.vendorcorp.test/mcp", "--listen", d.addr["data.vendorcorp.test"], "--cert", "cert.pem", "--key", "key.pem",
-		"--ca", d.path("ca", "ca.pem"), "--store", d.path("vendor", node.StoreFile), "--datasets", "datasets.yaml", "--vendor", vendor, "--vendor-document", "vendor-did.json",
+		"init", "--dir", plane, "--url", "https://data.vendorcorp.test/mcp", "--listen", d.addr["data.vendorcorp.test"], "--dev-ca", d.path("ca"),
+		"--store", d.path("vendor", node.StoreFile), "--datasets", filepath.Join(plane, "datasets.yaml"), "--vendor-document", d.path("vendor", node.DocumentsDir, "agent.json"),
 	}
 	for name, addr := range d.hosts() {
 		args = append(args, "--host", name+"="+addr)

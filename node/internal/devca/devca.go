@@ -134,6 +134,22 @@ func Load(dir string) (*CA, error) {
 	return &CA{cert: pair.Leaf, key: key}, nil
 }
 
+// LoadOrNew is Load, or New and Save where dir holds no authority yet: for a try on one machine, where whoever comes first
+// makes it.
+func LoadOrNew(dir string) (*CA, error) {
+	ca, err := Load(dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return ca, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if ca, err = New(Options{}); err != nil {
+		return nil, err
+	}
+	return ca, ca.Save(dir)
+}
+
 // Save writes the certificate (0644) and the key (0600) into dir, which must
 // exist. It refuses (fs.ErrExist) to overwrite either file.
 func (c *CA) Save(dir string) error {
