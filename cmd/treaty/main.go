@@ -53,6 +53,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "treaty: "+err.Error())
 		return exitNoNode
 	}
+	if errors.Is(err, errUnfit) {
+		return httpapi.KindVerification.ExitCode() // the report said everything
+	}
 	e := asError(err)
 	if c.json {
 		_ = json.NewEncoder(stdout).Encode(map[string]any{"error": e})
@@ -100,7 +103,7 @@ func (c *cli) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(),
+		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(),
 		c.datasetsCmd(), c.keysCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
 	return root

@@ -72,12 +72,41 @@ type ConfirmRequest struct {
 	Hash string `json:"hash"`
 }
 
+// Verdicts of a check.
+const (
+	CheckOK   = "ok"
+	CheckWarn = "warn" // works, but not for long, or not as it should
+	CheckFail = "fail" // contracting would not work
+)
+
+// Check is one thing that the doctor looked at.
+type Check struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Detail string `json:"detail"`         // what was found
+	Mend   string `json:"mend,omitempty"` // what to do about it
+}
+
+// Diagnosis is the doctor's report on this node, or on a counterparty.
+type Diagnosis struct {
+	Subject string  `json:"subject"` // DID or domain
+	Checks  []Check `json:"checks"`
+	// WouldContract: no check failed.
+	WouldContract bool `json:"wouldContract"`
+}
+
+// DoctorRequest names the counterparty to examine; empty: this node.
+type DoctorRequest struct {
+	Peer string `json:"peer,omitempty"`
+}
+
 // IdentityAdmin is the part of [Admin] about who others are and whom this node deals with.
 type IdentityAdmin interface {
 	Trust(ctx context.Context) (Trust, error)
 	ChangeTrust(ctx context.Context, req TrustRequest) (Trust, error)
 	History(ctx context.Context, id string) (History, error)
 	Confirm(ctx context.Context, req ConfirmRequest) (History, error)
+	Doctor(ctx context.Context, req DoctorRequest) (Diagnosis, error)
 }
 
 type route func(path string, f func(r *http.Request) (any, error))
@@ -104,5 +133,12 @@ func identityRoutes(a IdentityAdmin, get, post route) {
 			return nil, err
 		}
 		return a.Confirm(r.Context(), req)
+	})
+	post("/doctor", func(r *http.Request) (any, error) {
+		var req DoctorRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.Doctor(r.Context(), req)
 	})
 }
