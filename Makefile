@@ -12,7 +12,7 @@ FUZZTIME  ?= 30s
 TEST_ARGS ?=
 INTEROP   := $(CURDIR)/.cache/interop-venv
 
-.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c test-interop
+.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,7 +32,7 @@ tools-softhsm:
 build: tools-c ## build bin/treaty (static), bin/treaty-dataplane and bin/treaty-signer
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/treaty ./cmd/treaty
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
-	$(GO) build -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $(BIN)/treaty-signer ./cmd/treaty-signer
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/treaty-signer ./cmd/treaty-signer
 
 demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
 	$(BIN)/treaty demo $(if $(KEEP),--keep)

@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"hpke"},
 	{"metaproto"},
 	{"wellknown"},
-	{"node/internal/...", "node/harden", "node/signer"},
+	{"node/internal/...", "node/harden", "node/signer/..."},
 	{"node/envelope"},
 	{"node/contract"},
 	{"node/dataset/...", "node/datatools"},
