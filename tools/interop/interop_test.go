@@ -183,14 +183,15 @@ func (w *world) pythonOrigin(t *testing.T, profile string, explicit bool) string
 func (w *world) pythonOddities(t *testing.T) {
 	c := call{"as": "k1", "s": "high", "url": ourOrigin + "/strict", "fresh": true}
 	w.row(toUs, "k1", "signature with high S", "signature 401 invalid_signature, signature 401 invalid_signature", w.fetch(t, c), highS)
-	for profile, note := range map[string]string{"k1 high-S": highS, "bare 2019 proof": proof2019} {
-		_, err := w.resolver.Resolve(t.Context(), must(did.Parse(w.peer.DIDs[profile])))
+	for _, odd := range []struct{ name, profile, feature, note string }{
+		{"k1 high-S", "k1", "DID document, proof with high S", highS},
+		{"bare 2019 proof", "bare secp256k1", "DID document, proof of 2019", proof2019},
+	} {
 		got := "accepted"
-		if err != nil {
+		if _, err := w.resolver.Resolve(t.Context(), must(did.Parse(w.peer.DIDs[odd.name]))); err != nil {
 			got = "refused"
 		}
-		feature := map[string]string{"k1 high-S": "DID document, proof with high S", "bare 2019 proof": "DID document, proof of 2019"}[profile]
-		w.row(toUs, map[string]string{"k1 high-S": "k1", "bare 2019 proof": "bare secp256k1"}[profile], feature, "refused", got, note)
+		w.row(toUs, odd.profile, odd.feature, "refused", got, odd.note)
 	}
 	url := strings.Replace(ourOrigin, ".test", ".test:443", 1) + "/strict"
 	w.row(toUs, "e1", "URL that names port 443", "signature 401 invalid_signature, signature 401 invalid_signature",
