@@ -91,7 +91,12 @@ func parseConfig(data []byte) (*Config, error) {
 	if err := c.PIN.Validate(); err != nil {
 		return nil, fmt.Errorf("pin: %w", err)
 	}
+	seen := map[string]bool{}
 	for i, k := range c.Keys {
+		if seen[k.KID] {
+			return nil, fmt.Errorf("keys[%d]: %s is named twice", i, k.KID)
+		}
+		seen[k.KID] = true
 		if _, _, err := did.SplitKeyID(k.KID); err != nil {
 			return nil, fmt.Errorf("keys[%d].kid: %w", i, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"filippo.io/age"
+	"go.yaml.in/yaml/v3"
 )
 
 var (
@@ -126,6 +127,22 @@ func (e Environment) credential(name string) (data []byte, path string, err erro
 type Secret struct {
 	File       string `yaml:"file,omitempty"`
 	Credential string `yaml:"credential,omitempty"`
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler. Its errors quote nothing: what stands in the wrong place may be the secret.
+func (s *Secret) UnmarshalYAML(n *yaml.Node) error {
+	wrong := fmt.Errorf("line %d: %w: want {file: …} or {credential: …}; a secret itself never stands in the configuration", n.Line, ErrUnlock)
+	if n.Kind != yaml.MappingNode {
+		return wrong
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		to := map[string]*string{"file": &s.File, "credential": &s.Credential}[n.Content[i].Value]
+		if to == nil || *to != "" || n.Content[i+1].Kind != yaml.ScalarNode {
+			return wrong
+		}
+		*to = n.Content[i+1].Value
+	}
+	return nil
 }
 
 // Validate says whether exactly one place is named.
