@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/did/resolver/fetch"
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/gateway/a2a"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/trust"
@@ -77,6 +79,11 @@ func (p *peer) Send(ctx context.Context, transport, contextID, taskID string, en
 	}
 	// The task exists only after the first answer, so the first message names none; the context finds it all the same.
 	reply, err := client.SendEnvelope(ctx, contextID, "", env)
+	var status *a2a.TransportError
+	if errors.As(err, &status) && status.Code == string(httpsig.ForbiddenDID) {
+		// Turned away at the door, by the same policy that would refuse the message: nothing comes of asking again.
+		return negotiation.Answer{}, &envelope.Refusal{Code: envelope.CodeNotTrusted, Reason: "the counterparty's trust policy does not admit this node"}
+	}
 	if err != nil {
 		return negotiation.Answer{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -377,6 +378,9 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // Restore puts a backup in place of a missing store, after checking it. It returns how many events its chain holds.
 func Restore(ctx context.Context, dir, backup string) (uint64, error) {
 	head, err := sqlite.Restore(ctx, backup, filepath.Join(dir, StoreFile))
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return 0, usageError(fmt.Errorf("restore: %w; nothing was changed", err))
+	}
 	if err != nil {
 		return 0, &httpapi.Error{Kind: httpapi.KindVerification, Message: "restore: " + err.Error()}
 	}

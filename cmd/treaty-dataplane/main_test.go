@@ -163,7 +163,7 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("the port is taken", func(t *testing.T) {
 		code, _, stderr := command(t.Context(), "serve", "--dir", w.dir)
-		if code != exitFailure || !strings.Contains(stderr, "taken by another program") {
+		if code != exitUsage || !strings.Contains(stderr, "taken by another program") {
 			t.Errorf("%d %s", code, stderr)
 		}
 	})

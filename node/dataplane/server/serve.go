@@ -152,7 +152,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s is taken by another program: the data plane is not up; stop that program or change listen in %s", addr, ConfigFile)
+		return nil, configError("%s is taken by another program: the data plane is not up; stop that program or change listen in %s", addr, ConfigFile)
 	}
 	return l, err
 }
