@@ -245,7 +245,7 @@ func wasKilled(err error) bool {
 func (c *crash) conclude(at string, recovered func(ran, string)) httpapi.Negotiation {
 	c.t.Helper()
 	known := map[string]bool{}
-	for _, n := range c.negotiations() {
+	for _, n := range c.negotiations(buyer) {
 		known[n.ContextID] = true
 	}
 	r := c.run(buyer, "negotiate", "--peer", domains[vendor], "--json")
@@ -253,20 +253,12 @@ func (c *crash) conclude(at string, recovered func(ran, string)) httpapi.Negotia
 		return c.ended(at, decodeInto[httpapi.Negotiation](c.t, r.stdout).ContextID)
 	}
 	recovered(r, "the negotiation")
-	for _, n := range c.negotiations() {
+	for _, n := range c.negotiations(buyer) {
 		if !known[n.ContextID] {
 			return c.ended(at, n.ContextID)
 		}
 	}
 	return c.ended(at, c.negotiate().ContextID)
-}
-
-func (c *crash) negotiations() (list []httpapi.Negotiation) {
-	c.t.Helper()
-	if err := c.admin(buyer).Get(c.t.Context(), "/negotiations", &list); err != nil {
-		c.t.Fatal(err)
-	}
-	return list
 }
 
 // ended waits until the buyer's conversation has ended; it has to end with a contract in force.

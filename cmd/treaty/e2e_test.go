@@ -72,7 +72,7 @@ const (
 	plane  = "vendor-data"
 )
 
-var domains = map[string]string{buyer: "buyercorp.test", vendor: "vendorcorp.test", plane: "data.vendorcorp.test"}
+var domains = map[string]string{buyer: "buyercorp.test", vendor: "vendorcorp.test", plane: "data.vendorcorp.test", "stranger": "strangercorp.test"}
 
 const (
 	startTime = 30 * time.Second // for a process to be up, on a busy machine
@@ -89,7 +89,8 @@ type world struct {
 	running map[string]*process
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld makes the folders; more are further companies that will [world.join].
+func newWorld(t *testing.T, more ...string) *world {
 	t.Helper()
 	b, err := built()
 	if err != nil {
@@ -112,10 +113,19 @@ func newWorld(t *testing.T) *world {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	for _, domain := range domains {
-		w.addr[domain] = freeAddress(t)
+	for _, name := range append(more, buyer, vendor, plane) {
+		w.addr[domains[name]] = freeAddress(t)
 	}
 	if err := w.setUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The tests ask faster than anybody may.
+	config, err := os.OpenFile(w.path(plane, "dataplane.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = config.WriteString("\nlimits: {calls_per_minute: 1000000}\n")
+	if err := errors.Join(err, config.Close()); err != nil {
 		t.Fatal(err)
 	}
 	roots, err := node.LoadRoots(w.path("ca", "ca.pem"))
@@ -124,6 +134,19 @@ func newWorld(t *testing.T) *world {
 	}
 	w.client = fetch.NewClient(fetch.Config{Hosts: w.hosts(), RootCAs: roots, Timeout: 5 * time.Second})
 	return w
+}
+
+// join makes the folder of a further company, which deals with anybody.
+func (w *world) join(name string) {
+	w.t.Helper()
+	_, err := node.Init(w.t.Context(), node.InitOptions{
+		Dir: w.path(name), Domain: domains[name], Listen: w.addr[domains[name]], DevCA: w.path("ca"), Hosts: w.hosts(), Open: true,
+		HumanKeyOut: w.path("offline", name+"-human.age"), RecoveryKeyOut: w.path("offline", name+"-recovery.age"),
+		Passphrase: "of no use", WorkFactor: 10,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // freeAddress is a loopback address that no program listens on. Its port is below the range from which systems give ports to
@@ -257,16 +280,21 @@ func (r ran) String() string {
 // run runs `treaty ARGS --dir FOLDER`.
 func (w *world) run(name string, args ...string) ran {
 	w.t.Helper()
+	return w.runProgram(w.treaty, append(slices.Clone(args), "--dir", w.path(name))...)
+}
+
+func (w *world) runProgram(program string, args ...string) ran {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), cliTime)
 	defer cancel()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, w.treaty, append(slices.Clone(args), "--dir", w.path(name))...) //nolint:gosec // our own
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
-		w.t.Fatalf("treaty %q: %v\n%s%s", args, errors.Join(err, ctx.Err()), out.Bytes(), errs.Bytes())
+		w.t.Fatalf("%s %q: %v\n%s%s", filepath.Base(program), args, errors.Join(err, ctx.Err()), out.Bytes(), errs.Bytes())
 	}
 	return ran{cmd.ProcessState.ExitCode(), out.String(), errs.String(), time.Since(began)}
 }
