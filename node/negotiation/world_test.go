@@ -194,6 +194,13 @@ func newWorldIn(tb testing.TB, dir string) *world {
 	})
 	fatal(tb, err)
 	w.vendor.decider = &catalogue{w, rules, schema}
+	// The two sides want different things, so that a counter-proposal is needed.
+	w.vendor.changeMeta = func(m *metaproto.Policy) {
+		m.Floor.LimitsMax.MaxOffers = 8
+		for i := range m.Preferences {
+			m.Preferences[i].Limits.MaxOffers = 8
+		}
+	}
 	for name, p := range map[string]*party{"buyer": w.buyer, "vendor": w.vendor, "other": w.third} {
 		w.parties[p.id] = p
 		p.path = filepath.Join(dir, name+".db")
