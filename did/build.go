@@ -184,11 +184,16 @@ func (b *builder) contexts() []any {
 		{"successorDid", !b.spec.SuccessorDID.IsZero()},
 	} {
 		if link.used {
-			terms[link.name] = map[string]string{"@id": extensionNS + link.name, "@type": "@id"}
+			terms[link.name] = linkTerm(link.name)
 		}
 	}
 	if len(terms) > 0 {
 		contexts = append(contexts, terms)
 	}
 	return contexts
+}
+
+// linkTerm defines an extension term whose value is a DID.
+func linkTerm(name string) map[string]string {
+	return map[string]string{"@id": extensionNS + name, "@type": "@id"}
 }

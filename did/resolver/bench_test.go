@@ -60,7 +60,7 @@ func BenchmarkAccept(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c, failure := verify(i.id, raw, latest, start)
+		c, failure := w.r.verify(ctx, i.id, raw, latest, start)
 		if failure != nil {
 			b.Fatal(failure)
 		}

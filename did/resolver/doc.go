@@ -18,6 +18,12 @@
 //     (did:web, bare domains, paths without a fingerprint, and k1_ documents
 //     without a proof). Every accepted version is kept ([Pins]).
 //
+// [Resolver.Walk] goes from a DID to the one that its subject uses now. Each DID on
+// the way is resolved under the rules above; at most [MaxHops] steps, all under one
+// stable subject, none of them in a circle. Only [did.Assurance.Moves] lets
+// anything follow, only such chains are remembered, and only as a whole. A
+// successor once pinned is not rewritten: see did.Conflict and [Resolver.Confirm].
+//
 // Anything else is an [*Error] with a [Code]. When in doubt the answer is no.
 //
 // What the package does for others' sake: concurrent look-ups of one DID make
@@ -26,9 +32,10 @@
 // host that is asked, so that a stranger who names DIDs cannot turn the node
 // against a third party.
 //
-// What it does not do: it does not follow successions (a deactivated document is
-// an error that carries the document and its successor's DID), does not load
-// JSON-LD contexts, and does not decide who may contract.
+// What it does not do: Resolve does not follow successions (a deactivated document
+// is an error that carries the document and its successor's DID), nobody's hint of
+// a successor is an input anywhere, no JSON-LD context is loaded, and who may
+// contract is not decided here.
 //
 // Error texts name addresses and internals of this node. Give peers the Code at
 // most.

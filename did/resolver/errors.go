@@ -38,8 +38,13 @@ const (
 	CodeRollback         Code = "rollback"          // older than the pin, of its age but different, or from the future
 	CodeReactivated      Code = "reactivated"       // was deactivated, now claims not to be
 	CodeKeyChanged       Code = "key_changed"       // held until Confirm
-	CodeSuccessorChanged Code = "successor_changed" // was deactivated with other words; held until Confirm
+	CodeSuccessorChanged Code = "successor_changed" // was deactivated in favour of another; held until Confirm, if it may be
 	CodeDeactivated      Code = "deactivated"       // verified, and no longer in use
+
+	// From Walk alone. ANP's messaging profile P1, section 10.3, has them as 1020 and
+	// 1021; CodeSuccessorChanged is a 1021 too.
+	CodeTransitionInvalid  Code = "transition_invalid"  // a step breaks a rule, or there are too many
+	CodeTransitionConflict Code = "transition_conflict" // the steps lead in a circle
 
 	CodeStore    Code = "store"    // the pin store failed
 	CodeCanceled Code = "canceled" // the caller's context ended
@@ -62,8 +67,11 @@ type Error struct {
 	Successor did.DID
 
 	// Hash is the version that waits for Confirm, with CodeKeyChanged and
-	// CodeSuccessorChanged.
+	// CodeSuccessorChanged; zero if it cannot be confirmed.
 	Hash canon.Digest
+
+	// Conflict is set with CodeSuccessorChanged.
+	Conflict *did.Conflict
 }
 
 func (e *Error) Error() string {

@@ -3,6 +3,7 @@
 package resolver
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,15 @@ type verdict struct {
 	hold   bool // refused, but an operator may confirm it
 	code   Code // why refused; with accept: what was accepted all the same
 	reason string
+
+	conflict *did.Conflict // with CodeSuccessorChanged
+}
+
+func (v *verdict) cause() error {
+	if v.conflict != nil {
+		return v.conflict
+	}
+	return errors.New(v.reason)
 }
 
 // candidate is a verified document on its way to being accepted.
@@ -58,9 +68,16 @@ func judge(pin *Pin, c candidate, acceptKeyChanges bool) verdict {
 	if err != nil {
 		return verdict{code: CodeStore, reason: fmt.Sprintf("the pinned version cannot be read: %v", err)}
 	}
-	if pin.Deactivated && old.SuccessorDID() != c.doc.SuccessorDID() && !c.confirmed {
-		// Whoever stole the old key would lead peers to another successor.
-		return verdict{hold: true, code: CodeSuccessorChanged, reason: fmt.Sprintf("the successor was %q and is now %q", old.SuccessorDID(), c.doc.SuccessorDID())}
+	if pin.Deactivated && old.SuccessorDID() != c.doc.SuccessorDID() {
+		// Whoever stole the old key would lead peers to another successor. A recovery
+		// key overrules it, after an operator has looked, and is not overruled by it.
+		conflict := &did.Conflict{
+			DID: c.doc.ID(), Pinned: old.SuccessorDID(), Observed: c.doc.SuccessorDID(),
+			PinnedBy: old.DeactivatedBy(), ObservedBy: c.doc.DeactivatedBy(),
+		}
+		if !c.confirmed || !conflict.Confirmable() {
+			return verdict{hold: conflict.Confirmable(), code: CodeSuccessorChanged, conflict: conflict}
+		}
 	}
 	if added := addedKey(old, c.doc); added != "" && !c.bound {
 		ok := c.confirmed || acceptKeyChanges

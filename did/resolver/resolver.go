@@ -86,6 +86,7 @@ type Resolver struct {
 
 	mu       sync.Mutex // guards what follows; never held during I/O
 	cache    *cache
+	chains   *chains
 	flights  map[did.DID]*flight
 	sources  *meters
 	hosts    *meters
@@ -117,6 +118,7 @@ func New(o Options) *Resolver {
 	return &Resolver{
 		o:        o,
 		cache:    newCache(cmp.Or(o.CacheEntries, 10_000), cmp.Or(o.CacheBytes, 64<<20)),
+		chains:   newChains(),
 		flights:  map[did.DID]*flight{},
 		sources:  newMeters(o.SourceBudget, defaultSourceBudget),
 		hosts:    newMeters(o.HostBudget, defaultHostBudget),
@@ -162,7 +164,8 @@ func (r *Resolver) History(ctx context.Context, id did.DID) (accepted []Pin, hel
 // Confirm accepts the held version of id with that hash, in the name of an
 // operator who has compared its keys over another channel. It verifies the
 // version again; confirmation overcomes a changed key or successor, not an older
-// proof or a deactivation. Without such a version the error is ErrNotHeld.
+// proof, a deactivation, or a successor that a recovery key has signed. Without
+// such a version the error is ErrNotHeld.
 func (r *Resolver) Confirm(ctx context.Context, id did.DID, hash canon.Digest) error {
 	held, err := r.o.Pins.Held(ctx, id)
 	if err != nil {
@@ -176,7 +179,7 @@ func (r *Resolver) Confirm(ctx context.Context, id did.DID, hash canon.Digest) e
 		return &Error{Code: CodeStore, DID: id, Err: err}
 	}
 	now := r.o.Now()
-	c, failure := verify(id, held.Raw, latest, now)
+	c, failure := r.verify(ctx, id, held.Raw, latest, now)
 	if failure != nil {
 		return failure
 	}
@@ -184,13 +187,22 @@ func (r *Resolver) Confirm(ctx context.Context, id did.DID, hash canon.Digest) e
 	if _, failure := r.pin(ctx, id, c, latest, now); failure != nil {
 		return failure
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cache.drop(id)
-	delete(r.flights, id) // what is under way began before, and will not be cached
+	r.Evict(id)
 	return nil
 }
 
+// Evict forgets the cached answer for id and every cached chain that it is in, so
+// that the next look-up asks its domain. Pins stay.
+func (r *Resolver) Evict(id did.DID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cache.drop(id)
+	r.chains.drop(id)
+	delete(r.flights, id) // what is under way began before, and will not be cached
+}
+
+// resolve returns the finished look-up, with its error also if that is one of the
+// look-up's and not of this caller.
 func (r *Resolver) resolve(ctx context.Context, id did.DID) (_ *entry, cached bool, _ error) {
 	if err := r.o.Admit(id); err != nil {
 		return nil, false, &Error{Code: CodeNotAdmitted, DID: id, Err: err}
@@ -222,7 +234,7 @@ func (r *Resolver) resolve(ctx context.Context, id did.DID) (_ *entry, cached bo
 		}
 	}
 	if e.err != nil {
-		return nil, cached, e.err
+		return e, cached, e.err
 	}
 	return e, cached, nil
 }
@@ -269,7 +281,7 @@ func (r *Resolver) fly(ctx context.Context, id did.DID, f *flight, began time.Ti
 	f.entry = e
 
 	r.mu.Lock()
-	if r.flights[id] == f { // Confirm may have disowned it
+	if r.flights[id] == f { // Evict may have disowned it
 		delete(r.flights, id)
 		r.cache.put(id, e)
 	}
@@ -292,7 +304,7 @@ func (r *Resolver) lookup(ctx context.Context, id did.DID, began time.Time) *ent
 	if err != nil {
 		return failed(&Error{Code: CodeStore, DID: id, Err: err})
 	}
-	c, failure := verify(id, raw, latest, now)
+	c, failure := r.verify(ctx, id, raw, latest, now)
 	if failure != nil {
 		return failed(failure)
 	}
@@ -313,8 +325,9 @@ func (r *Resolver) lookup(ctx context.Context, id did.DID, began time.Time) *ent
 }
 
 // verify checks a document by itself, or, where it says that its DID is no more,
-// by a recovery key of the pinned version.
-func verify(id did.DID, raw []byte, latest *Pin, now time.Time) (candidate, *Error) {
+// by a recovery key of the newest version that was pinned while the DID was
+// active: one that came with the deactivation does not count.
+func (r *Resolver) verify(ctx context.Context, id did.DID, raw []byte, latest *Pin, now time.Time) (candidate, *Error) {
 	fail := func(code Code, err error) (candidate, *Error) {
 		return candidate{}, &Error{Code: code, DID: id, Err: err}
 	}
@@ -333,14 +346,45 @@ func verify(id did.DID, raw []byte, latest *Pin, now time.Time) (candidate, *Err
 	if err == nil {
 		return candidate{doc: doc, verification: verification, bound: isBound(verification)}, nil
 	}
-	if latest != nil {
-		if pinned, perr := did.ParseDocument(latest.Raw); perr == nil {
-			if verification, rerr := doc.VerifyRecovery(pinned, now); rerr == nil {
-				return candidate{doc: doc, verification: verification, bound: true}, nil
-			}
+	if latest != nil && doc.Deactivated() {
+		pinned, failure := r.lastActive(ctx, id, latest)
+		if failure != nil {
+			return candidate{}, failure
+		}
+		if verification, rerr := doc.VerifyRecovery(pinned, now); rerr == nil {
+			return candidate{doc: doc, verification: verification, bound: true}, nil
 		}
 	}
 	return fail(CodeBadProof, err)
+}
+
+// lastActive returns the newest accepted version of id that is not deactivated,
+// nil if there is none. latest is the newest one of all.
+func (r *Resolver) lastActive(ctx context.Context, id did.DID, latest *Pin) (*did.Document, *Error) {
+	if latest == nil {
+		return nil, nil
+	}
+	raw := latest.Raw
+	if latest.Deactivated {
+		history, err := r.o.Pins.History(ctx, id)
+		if err != nil {
+			return nil, &Error{Code: CodeStore, DID: id, Err: err}
+		}
+		raw = nil
+		for _, p := range history {
+			if !p.Deactivated {
+				raw = p.Raw
+			}
+		}
+		if raw == nil {
+			return nil, nil
+		}
+	}
+	doc, err := did.ParseDocument(raw)
+	if err != nil {
+		return nil, &Error{Code: CodeStore, DID: id, Err: fmt.Errorf("the pinned version cannot be read: %w", err)}
+	}
+	return doc, nil
 }
 
 // pin judges a verified document against the latest version and appends it if it
@@ -364,9 +408,9 @@ func (r *Resolver) pin(ctx context.Context, id did.DID, c candidate, latest *Pin
 			if err := r.o.Pins.Hold(ctx, next); err != nil {
 				return fail(CodeStore, err)
 			}
-			return nil, &Error{Code: v.code, DID: id, Err: errors.New(v.reason), Hash: next.Hash}
+			return nil, &Error{Code: v.code, DID: id, Err: v.cause(), Hash: next.Hash, Conflict: v.conflict}
 		case !v.accept:
-			return fail(v.code, errors.New(v.reason))
+			return nil, &Error{Code: v.code, DID: id, Err: v.cause(), Conflict: v.conflict}
 		}
 		var prev canon.Digest
 		if latest != nil {
