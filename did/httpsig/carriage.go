@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
@@ -65,7 +66,7 @@ func (v *Verifier) VerifyJSON(ctx context.Context, r *http.Request, content []by
 			return Caller{}, nil, refuse(InvalidRequest, "The payload is malformed.", err)
 		}
 	}
-	c, err := v.inspectAuth(body.Auth)
+	c, err := v.inspectAuth(body.Auth, 0)
 	if err != nil {
 		return Caller{}, nil, err
 	}
@@ -80,14 +81,14 @@ func (v *Verifier) VerifyJSON(ctx context.Context, r *http.Request, content []by
 	return caller, payload, nil
 }
 
-func (v *Verifier) inspectAuth(a Auth) (*claim, error) {
+func (v *Verifier) inspectAuth(a Auth, implied time.Duration) (*claim, error) {
 	line := func(s string) []string {
 		if s == "" {
 			return nil
 		}
 		return []string{s}
 	}
-	c, err := v.inspect(fields{input: line(a.SignatureInput), signature: line(a.Signature), digest: line(a.ContentDigest)})
+	c, err := v.inspect(fields{input: line(a.SignatureInput), signature: line(a.Signature), digest: line(a.ContentDigest), implied: implied})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,8 @@ func SignOrigin(ctx context.Context, q OriginRequest, s did.Signer, o SignOption
 
 // VerifyOrigin checks the origin proof of q (P1 appendix A.6): exactly the
 // components @method, @target-uri and content-digest in this order, label sig1,
-// by an authentication key of meta.sender_did, in time, and not seen before. The
+// by an authentication key of meta.sender_did, in time, and not seen before. A
+// proof that does not say when it expires, as most SDKs write them, lasts 60 s. The
 // idempotent retry of P1 section 9 repeats the proof: look the operation up
 // before calling this.
 func (v *Verifier) VerifyOrigin(ctx context.Context, q OriginRequest, proof Auth) (Caller, error) {
@@ -133,7 +135,7 @@ func (v *Verifier) VerifyOrigin(ctx context.Context, q OriginRequest, proof Auth
 	if err != nil {
 		return Caller{}, refuse(InvalidRequest, "The request has no origin that could be proved.", err)
 	}
-	c, err := v.inspectAuth(proof)
+	c, err := v.inspectAuth(proof, min(DefaultLifetime, v.opts.MaxLifetime))
 	if err != nil {
 		return Caller{}, err
 	}

@@ -5,6 +5,7 @@ package httpsig
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -157,5 +158,47 @@ func TestVerifyOrigin(t *testing.T) {
 	q := OriginRequest{Method: "a.b", Meta: meta(s.caller), Body: json.RawMessage(`{}`)}
 	if m, _, _, err := q.message(); err != nil || m.TargetURI != "anp://agent/did%3Awba%3Ab.example%253A8443%3Ax" {
 		t.Errorf("target %+v, %v", m, err)
+	}
+}
+
+// Most SDKs write origin proofs that do not say when they expire (ANP-02: SHOULD).
+// Those last 60 s, and no other request does.
+func TestVerifyOriginWithoutExpires(t *testing.T) {
+	ctx := context.Background()
+	for age, want := range map[time.Duration]Code{
+		-30 * time.Second: "", -31 * time.Second: InvalidTimestamp, 90 * time.Second: "", 91 * time.Second: InvalidTimestamp,
+	} {
+		s := newStage(t, "wba", "web")
+		s.start(t)
+		s.now = fixedTime.Add(age)
+		q := OriginRequest{Method: "anp.negotiate", Body: json.RawMessage(`{}`),
+			Meta: json.RawMessage(`{"sender_did":"` + s.caller + `","target":{"kind":"agent","did":"did:wba:b.example"}}`)}
+		m, canonical, _, err := q.message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer := fixtureSigner(t, s.callerName, s.caller, "root")
+		a := Auth{
+			ContentDigest:  ContentDigest(canonical),
+			SignatureInput: fmt.Sprintf(`sig1=("@method" "@target-uri" "content-digest");created=%d;nonce="n";keyid="%s"`, fixedTime.Unix(), signer.KeyID()),
+		}
+		in, err := ParseSignatureInput([]string{a.SignatureInput})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Header = map[string][]string{"Content-Digest": {a.ContentDigest}}
+		base, err := in.AppendBase(nil, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Signature = "sig1=:" + rawSign(t, signer, base) + ":"
+		if _, err := s.verifier.VerifyOrigin(ctx, q, a); want == "" && err != nil || want != "" && !isCode(err, want) {
+			t.Errorf("age %v: %v, want %q", age, err, want)
+		}
+		if want == "" {
+			if _, err := s.verifier.VerifyOrigin(ctx, q, a); !isCode(err, InvalidNonce) {
+				t.Errorf("age %v, repeated: %v", age, err)
+			}
+		}
 	}
 }

@@ -48,3 +48,8 @@ func (c challenger) tag(clear []byte) []byte {
 	mac.Write(clear)
 	return mac.Sum(nil)[:challengeBytes-challengeClear]
 }
+
+// Challenge returns a nonce that this service recognises as its own, for a
+// transport that hands it to callers in its own way; [Verifier.WriteError] does
+// so for HTTP.
+func (v *Verifier) Challenge() string { return v.challenges.issue(v.opts.Now()) }

@@ -38,7 +38,7 @@
 // # Deviations from ANP-02, all of them stricter
 //
 // The parameters expires and nonce are demanded (ANP-02: SHOULD and MAY; see
-// [Options.NonceOptional]). Exactly one signature is accepted. Of a k1_
+// [Options.NonceOptional] and [Verifier.VerifyOrigin]). Exactly one signature is accepted. Of a k1_
 // document, whose proof is optional, only the key that the DID itself names may
 // authenticate, since the host could have added any other.
 package httpsig

@@ -151,7 +151,12 @@ func (v *Verifier) Verify(ctx context.Context, r *http.Request, body []byte) (Ca
 
 // fields are the lines of the three fields that authenticate a request,
 // wherever a transport carries them.
-type fields struct{ input, signature, digest []string }
+type fields struct {
+	input, signature, digest []string
+	// implied is the lifetime of a signature that does not say when it expires;
+	// zero refuses those.
+	implied time.Duration
+}
 
 // claim is a request whose signature fields are well formed, in time and from an
 // admitted DID, before its content or its signature is looked at.
@@ -197,6 +202,9 @@ func (v *Verifier) inspect(f fields) (*claim, error) {
 	in := &c.in
 	if err := parseInput(in, f.input); err != nil {
 		return nil, refuse(InvalidRequest, "Signature-Input is malformed or holds something unsupported.", err)
+	}
+	if in.Expires.IsZero() && !in.Created.IsZero() && f.implied > 0 {
+		in.Expires = in.Created.Add(f.implied)
 	}
 	var err error
 	if c.signature, err = parseSignature(f.signature, in.Label); err != nil {

@@ -244,8 +244,9 @@ class Commands:
         identity = self.identities[c["as"]]
         options = None
         if c["explicit"]:
+            expires = c["created"] + 60 if c["expires"] else None
             options = Rfc9421OriginProofGenerationOptions(
-                created=c["created"], expires=c["created"] + 60, nonce=secrets.token_urlsafe(12)
+                created=c["created"], expires=expires, nonce=secrets.token_urlsafe(12)
             )
         request = c["request"]
         proof = generate_rfc9421_origin_proof(
