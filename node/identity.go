@@ -14,6 +14,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/node/gateway/anp"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/wellknown"
@@ -221,7 +222,10 @@ func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, remote d
 	n.agent, err = document(ctx, did.DocumentSpec{
 		ID: n.id, Binding: did.MethodSpec{ID: remote.KeyID(), Key: remote.PublicKey()},
 		KeyAgreement: []did.MethodSpec{made[keystore.Kex]}, Human: []did.MethodSpec{made[keystore.Human]}, Recovery: []did.MethodSpec{made[keystore.Recovery]},
-		Services: []did.Service{{ID: "#ad", Type: "AgentDescription", Endpoint: origin + descriptionPath(cfg)}},
+		Services: []did.Service{
+			{ID: "#ad", Type: "AgentDescription", Endpoint: origin + descriptionPath(cfg)},
+			{ID: "#anp", Type: "ANPMessageService", Endpoint: origin + anp.Path, ServiceDID: service.String()},
+		},
 	}, remote, now, dialect)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ import (
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/did/resolver/fetch"
 	"github.com/treaty-node/treaty/node/gateway/a2a"
+	"github.com/treaty-node/treaty/node/gateway/anp"
 	"github.com/treaty-node/treaty/node/gateway/mcp"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/clock"
@@ -201,8 +202,14 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	messages, err := anp.Handler(anp.Config{
+		Service: n.id.service.ID(), Agents: []did.DID{n.self()}, Verifier: verifier, Speaks: n.speaks(), Now: n.clock.Now, Logger: n.log,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return httpapi.PublicHandler(httpapi.Public{
-		Site: site, Paths: site.Paths(), A2A: verifier.Optional(gateway),
+		Site: site, Paths: site.Paths(), A2A: verifier.Optional(gateway), ANP: verifier.Optional(messages),
 		Health: httpapi.Health{Service: Service, Build: Version, DID: n.self().String()},
 		Ready:  n.ready,
 	}), nil

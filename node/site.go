@@ -108,3 +108,22 @@ func (c *Config) MetaPolicy() metaproto.Policy {
 		TimeLimit: roundsTimeLimit,
 	}
 }
+
+// spoken is what anp.get_capabilities tells of this node beside what ANP asks for: what two nodes can agree on.
+type spoken struct {
+	Agent           string       `json:"agent"`
+	Extension       string       `json:"extension"` // of A2A, in which contracts are negotiated
+	ContractSchemas []string     `json:"contract_schemas"`
+	Encodings       []string     `json:"encodings"`
+	HPKESuites      []hpke.Suite `json:"hpke_suites"`
+	Transports      []string     `json:"transports"`
+	DataPlanes      []string     `json:"data_planes"`
+}
+
+func (n *Node) speaks() spoken {
+	f := n.cfg.MetaPolicy().Floor
+	return spoken{
+		Agent: n.self().String(), Extension: wellknown.ExtensionURI, ContractSchemas: f.ContractSchemas, Encodings: f.Encodings,
+		HPKESuites: f.HPKESuites, Transports: f.Transports, DataPlanes: f.DataPlanes,
+	}
+}

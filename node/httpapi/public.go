@@ -27,6 +27,7 @@ type Public struct {
 	Site   http.Handler // public documents, at exactly Paths
 	Paths  []string
 	A2A    http.Handler // /a2a, /a2a/ and below, verified by its own middleware
+	ANP    http.Handler // /anp, likewise
 	Health Health
 	Ready  func(ctx context.Context) error // nil error: ready
 }
@@ -50,6 +51,7 @@ func PublicHandler(p Public) http.Handler {
 	}
 	r.Path("/a2a").Handler(p.A2A)
 	r.PathPrefix("/a2a/").Handler(p.A2A)
+	r.Path("/anp").Handler(p.ANP)
 	r.Path("/healthz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, p.Health) })
 	r.Path("/readyz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)

@@ -35,6 +35,9 @@ import (
 	"github.com/treaty-node/treaty/did/httpsig"
 )
 
+// Path is where the endpoint stands.
+const Path = "/anp"
+
 // Profiles.
 const (
 	CoreProfile        = "anp.core.binding.v1"
@@ -74,6 +77,8 @@ type Method struct {
 // Verifier checks origin proofs; [httpsig.Verifier] does.
 type Verifier interface {
 	VerifyOrigin(ctx context.Context, q httpsig.OriginRequest, proof httpsig.Auth) (httpsig.Caller, error)
+	// Challenge is a nonce that a proof may be made with where the caller's own is not accepted.
+	Challenge() string
 }
 
 // Config of a handler. Service and Verifier are needed.
@@ -214,7 +219,11 @@ func (h *handler) once(ctx context.Context, m Method, call Call, q *Request) out
 	}
 	caller, err := h.cfg.Verifier.VerifyOrigin(ctx, httpsig.OriginRequest{Method: q.Method, Meta: q.meta, Body: q.Body}, q.Auth.OriginProof)
 	if err != nil {
-		return outcome{err: asError(err)}
+		e := asError(err)
+		if errors.Is(err, httpsig.InvalidNonce) {
+			e.Details["nonce"] = h.cfg.Verifier.Challenge() // for a new proof
+		}
+		return outcome{err: e}
 	}
 	if caller.DID.String() != q.Meta.SenderDID {
 		return outcome{err: Refuse(Unauthorized, "the proof is not by sender_did")}

@@ -78,6 +78,7 @@ type world struct {
 	lookups      atomic.Int64
 	calls        atomic.Int64
 	denied       string
+	nonce        string              // of the next proof, "" for one of the caller's own
 	do           func() (any, error) // what x.write does
 }
 
@@ -167,7 +168,7 @@ func (w *world) sign(q object1, s did.Signer) object1 {
 		}
 		return b
 	}
-	proof, err := httpsig.SignOrigin(w.t.Context(), httpsig.OriginRequest{Method: q["method"].(string), Meta: raw(meta(q)), Body: raw(params(q)["body"])}, s, httpsig.SignOptions{Created: w.time()})
+	proof, err := httpsig.SignOrigin(w.t.Context(), httpsig.OriginRequest{Method: q["method"].(string), Meta: raw(meta(q)), Body: raw(params(q)["body"])}, s, httpsig.SignOptions{Created: w.time(), Nonce: w.nonce})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -485,6 +486,25 @@ func TestOperations(t *testing.T) {
 	expect("an hour later", first, 3, 0)
 	w.advance(OperationAge)
 	expect("a day later it is forgotten, and its proof is expired", first, 3, 1005)
+}
+
+// TestReplay_IsAnsweredWithANonce: where the caller's own nonce is not accepted, the answer brings one that is.
+func TestReplay_IsAnsweredWithANonce(t *testing.T) {
+	w := newWorld(t)
+	q := capabilities()
+	meta(q)["sender_did"], meta(q)["target"] = w.buyer.doc.ID().String(), object1{"kind": "service", "did": service}
+	w.sign(q, w.buyer)
+	if a := w.send(q); a.Error != nil { // without an operation_id nothing is remembered but the nonce
+		t.Fatalf("%+v", a.Error)
+	}
+	a := w.send(q)
+	if a.Error == nil || a.Error.Code != 1005 || a.Error.Data.Details["code"] != "invalid_nonce" {
+		t.Fatalf("a replay: %+v", a.Error)
+	}
+	w.nonce = a.Error.Data.Details["nonce"]
+	if a := w.send(w.sign(q, w.buyer)); a.Error != nil {
+		t.Errorf("with the nonce of the answer: %+v", a.Error)
+	}
 }
 
 func TestOperations_FailuresThatMayPassAreTriedAgain(t *testing.T) {
