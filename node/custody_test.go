@@ -115,6 +115,7 @@ func TestUnlock_EveryWay(t *testing.T) {
 // TestInit_UnlockOptions: ways that do not fit together make nothing.
 func TestInit_UnlockOptions(t *testing.T) {
 	for name, change := range map[string]func(*node.InitOptions){
+		"":                     func(*node.InitOptions) {}, // nothing is wrong
 		"two ways":             func(o *node.InitOptions) { o.UnlockPassphrase, o.UnlockPassphraseFile = "a", "b" },
 		"credential, no place": func(o *node.InitOptions) { o.UnlockCredential = "treaty-keys" },
 		"credential within":    func(o *node.InitOptions) { o.UnlockCredential, o.IdentityOut = "x", filepath.Join(o.Dir, "x") },
@@ -128,11 +129,14 @@ func TestInit_UnlockOptions(t *testing.T) {
 		dir := t.TempDir()
 		o := node.InitOptions{
 			Dir: filepath.Join(dir, "n"), Domain: "buyercorp.test", Listen: "127.0.0.1:0", DevCA: filepath.Join(dir, "ca"),
-			HumanKeyOut: filepath.Join(dir, "h"), RecoveryKeyOut: filepath.Join(dir, "r"), Passphrase: "a passphrase for tests", WorkFactor: 10,
+			HumanKeyOut: filepath.Join(dir, "off", "h"), RecoveryKeyOut: filepath.Join(dir, "off", "r"), Passphrase: "a passphrase for tests", WorkFactor: 10,
 		}
 		change(&o)
-		if _, err := node.Init(t.Context(), o); err == nil {
-			t.Errorf("%s: made a node", name)
+		if _, err := node.Init(t.Context(), o); (err == nil) != (name == "") {
+			t.Errorf("%q: %v", name, err)
+		}
+		if name == "" {
+			continue
 		}
 		if _, err := os.Stat(filepath.Join(o.Dir, node.ConfigFile)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: left a configuration", name)
@@ -233,7 +237,7 @@ func TestKeys_List(t *testing.T) {
 	}
 	for _, role := range files {
 		for _, k := range role {
-			seed := base64.RawURLEncoding.EncodeToString(k.Private.Seed())
+			seed := b64url(k.Private.Seed())
 			if strings.Contains(string(raw), seed) {
 				t.Errorf("invariant 10: the seed of %s is listed", k.KID)
 			}
@@ -286,7 +290,7 @@ func front(t *testing.T, dir, addr, behind string, document []byte) {
 			r.SetURL(&url.URL{Scheme: "https", Host: behind})
 			r.Out.Host = r.In.Host
 		},
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // a test's own server
+		Transport: insecure(),
 	}
 	listenTLS(t, addr, cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/did.json") && strings.Contains(r.URL.Path, "e1_") {
@@ -354,4 +358,11 @@ func TestMixedRoles_TheirDocument(t *testing.T) {
 			}
 		})
 	}
+}
+
+func b64url(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// insecure reaches a test's own node by its address.
+func insecure() *http.Transport {
+	return &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // a test's own server
 }
