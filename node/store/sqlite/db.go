@@ -227,8 +227,14 @@ func migrate(ctx context.Context, handle *sql.DB) error {
 	return fmt.Errorf("migrating: %w", classify(err))
 }
 
-// emptyFile makes an empty file with mode 0600 beside path.
+// emptyFile makes an empty file with mode 0600 beside path, for a store that will be published as path. What another store
+// may have left there has to go first: SQLite would replay its log on the new one.
 func emptyFile(path string) (string, error) {
+	for _, suffix := range []string{"-wal", "-shm", "-journal"} {
+		if _, err := os.Lstat(path + suffix); err == nil {
+			return "", fmt.Errorf("sqlite: %s%s belongs to a store that was here; move it away with that store: %w", path, suffix, fs.ErrExist)
+		}
+	}
 	tmp := path + ".new-" + rand.Text()[:8]
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -33,6 +33,16 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
+// Close finalizes the statements first: SQLite keeps a connection that has some, and with it the write-ahead log, which the
+// last connection to leave should have moved into the file.
+func (c *conn) Close() error {
+	var errs []error
+	for _, s := range c.stmts {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, c.Conn.Close())...)
+}
+
 // pool hands out a fixed number of connections, made when first needed. A nil in the channel is one not made yet.
 type pool struct {
 	handle *sql.DB
