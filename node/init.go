@@ -79,12 +79,9 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	for _, d := range []string{o.Dir, filepath.Join(o.Dir, DocumentsDir), filepath.Join(o.Dir, KeysDir), filepath.Join(o.Dir, "tls")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.certificate(); err != nil {
+	// Whatever can be wrong with what was asked for shows before the first file is made: an init that is refused can be
+	// repeated.
+	if err := o.certificatePaths(); err != nil {
 		return nil, err
 	}
 	text, err := o.yaml()
@@ -110,10 +107,6 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := o.saveKeys(made.keys)
-	if err != nil {
-		return nil, err
-	}
 	write := map[string][]byte{
 		filepath.Join(DocumentsDir, agentDocument):   made.agent,
 		filepath.Join(DocumentsDir, serviceDocument): made.service,
@@ -125,6 +118,18 @@ func Init(ctx context.Context, o InitOptions) (*InitResult, error) {
 		if write[name], err = os.ReadFile(from); err != nil {
 			return nil, err
 		}
+	}
+	for _, d := range []string{o.Dir, filepath.Join(o.Dir, DocumentsDir), filepath.Join(o.Dir, KeysDir), filepath.Join(o.Dir, "tls")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	if err := o.certificate(); err != nil {
+		return nil, err
+	}
+	files, err := o.saveKeys(made.keys)
+	if err != nil {
+		return nil, err
 	}
 	for name, data := range write {
 		path := filepath.Join(o.Dir, name)
@@ -188,11 +193,28 @@ func (o *InitOptions) check() error {
 		if _, err := os.Lstat(abs); err == nil {
 			return fmt.Errorf("%w: %s exists; nothing was changed", ErrConfig, p)
 		}
+		if info, err := os.Stat(filepath.Dir(abs)); err == nil && info.Mode().Perm()&0o077 != 0 {
+			return fmt.Errorf("%w: %s is open to others; run chmod 700 %[2]s", ErrConfig, filepath.Dir(p))
+		}
 	}
 	if o.DevCA == "" && (o.Cert == "" || o.Key == "") {
 		return fmt.Errorf("%w: give the listener's certificate (--tls-cert, --tls-key), or --dev-ca for a try on one machine", ErrConfig)
 	}
 	return nil
+}
+
+// certificatePaths says where the development CA's certificates stand.
+func (o *InitOptions) certificatePaths() error {
+	if o.DevCA == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	o.Cert, o.Key = filepath.Join(dir, "tls", "cert.pem"), filepath.Join(dir, "tls", "key.pem")
+	o.CA, err = filepath.Abs(filepath.Join(o.DevCA, devca.CertFile))
+	return err
 }
 
 // certificate issues the listener's certificate from the development CA, which it makes if there is none.
@@ -202,14 +224,6 @@ func (o *InitOptions) certificate() error {
 	}
 	ca, err := devca.LoadOrNew(o.DevCA)
 	if err != nil {
-		return err
-	}
-	dir, err := filepath.Abs(o.Dir)
-	if err != nil {
-		return err
-	}
-	o.Cert, o.Key = filepath.Join(dir, "tls", "cert.pem"), filepath.Join(dir, "tls", "key.pem")
-	if o.CA, err = filepath.Abs(filepath.Join(o.DevCA, devca.CertFile)); err != nil {
 		return err
 	}
 	return ca.IssueFiles(o.Cert, o.Key, o.Domain)
