@@ -443,9 +443,7 @@ func backupAndRestore(w *world, id string) {
 	w.must(0, buyer, "backup", "--out", file)
 	w.must(2, buyer, "backup", "--out", file) // never overwritten
 	w.must(2, buyer, "restore", "--from", file)
-	if err := w.stop(buyer); err != nil {
-		w.t.Fatal(err)
-	}
+	w.kill(buyer) // its last commits are in the write-ahead log still
 	before, err := os.ReadFile(store)
 	if err != nil {
 		w.t.Fatal(err)
@@ -460,9 +458,14 @@ func backupAndRestore(w *world, id string) {
 	if err := os.Mkdir(lost, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for i, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Rename(store+suffix, filepath.Join(lost, node.StoreFile+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			w.t.Fatal(err)
+		}
+		if i == 0 { // and would be replayed on the backup
+			if r := w.must(2, buyer, "restore", "--from", file); !strings.Contains(r.stderr, "move it away with that store") {
+				w.t.Errorf("%v", r)
+			}
 		}
 	}
 	// A missing store is never made anew.

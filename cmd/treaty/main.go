@@ -49,19 +49,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	if errors.Is(err, httpapi.ErrNoNode) {
-		fmt.Fprintln(stderr, "treaty: "+err.Error())
-		return exitNoNode
-	}
 	if errors.Is(err, errUnfit) {
 		return httpapi.KindVerification.ExitCode() // the report said everything
 	}
 	e := asError(err)
+	code := e.Kind.ExitCode()
+	if errors.Is(err, httpapi.ErrNoNode) {
+		e, code = &httpapi.Error{Kind: "no_node", Message: err.Error()}, exitNoNode
+	}
 	if c.json {
 		_ = json.NewEncoder(stdout).Encode(map[string]any{"error": e})
 	}
 	fmt.Fprintln(stderr, "treaty: "+e.Error())
-	return e.Kind.ExitCode()
+	return code
 }
 
 // asError takes errors that cobra makes (flags, arguments) for usage errors: every other error a verb returns is typed or
@@ -106,7 +106,24 @@ func (c *cli) root() *cobra.Command {
 		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(),
 		c.datasetsCmd(), c.keysCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
+	for _, sub := range root.Commands() {
+		group(sub)
+	}
 	return root
+}
+
+// group makes a verb that only holds others show its help when it stands alone, and refuse what it does not hold: cobra
+// would show the help for anything, and exit with 0.
+func group(cmd *cobra.Command) {
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage("unknown command %q for %q", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
 }
 
 // verb wraps RunE so that errors from it are told apart from errors of the argument parser.
