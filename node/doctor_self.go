@@ -48,6 +48,7 @@ func (e *examination) self(ctx context.Context) {
 	e.ok("node", "running as %s, build %s", n.self(), Version)
 	e.files(n.dir, n.cfg)
 	e.socket(filepath.Join(n.dir, AdminSocket))
+	e.signer(ctx)
 	e.chain(ctx)
 	e.ownDocuments(ctx)
 	e.ownCard(ctx)
@@ -87,8 +88,10 @@ func (e *examination) files(dir string, cfg *Config) {
 	for _, f := range entries {
 		private(filepath.Join(keys, f.Name()), e.fail, 0o077, "600")
 	}
-	if cfg.Keys.Identity != "" {
-		private(Path(dir, cfg.Keys.Identity), e.fail, 0o077, "600")
+	for _, f := range []string{cfg.Keys.Identity, cfg.Keys.PassphraseFile} {
+		if f != "" {
+			private(Path(dir, f), e.fail, 0o077, "600")
+		}
 	}
 	private(Path(dir, cfg.TLS.Key), e.warn, 0o077, "600")
 	for _, f := range []string{StoreFile, StoreFile + "-wal", StoreFile + "-shm"} {
@@ -146,6 +149,20 @@ func (e *examination) socket(path string) {
 	default:
 		e.ok(name, "%s, mode %04o", path, info.Mode().Perm())
 	}
+}
+
+// signer asks whether the binding key can be used, when it is behind a remote signer.
+func (e *examination) signer(ctx context.Context) {
+	const name = "signer"
+	own := e.n.id.own
+	if own.client == nil {
+		return
+	}
+	if err := own.ready(ctx); err != nil {
+		e.fail(name, "start treaty-signer", "%v", err)
+		return
+	}
+	e.ok(name, "%s is at %s", own.remote.KeyID(), own.client.Path())
 }
 
 // chain walks the whole event log.

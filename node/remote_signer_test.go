@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -309,6 +310,10 @@ func signerDown(t *testing.T, binary string) {
 	if list := must[[]httpapi.Negotiation](t)(vendor.Negotiations(t.Context())); len(list) != 0 {
 		t.Errorf("the vendor heard of it: %+v", list)
 	}
+	if d := must[httpapi.Diagnosis](t)(buyer.Doctor(t.Context(), httpapi.DoctorRequest{})); !slices.Equal(statuses(d, httpapi.CheckFail), []string{"signer"}) || d.WouldContract {
+		explain(t, d)
+		t.Errorf("doctor: %q", statuses(d, httpapi.CheckFail))
+	}
 	if got := ready(); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, `"signer"`) || strings.Contains(got, s.socket()) {
 		t.Errorf("readyz: %s", got)
 	}
@@ -318,6 +323,10 @@ func signerDown(t *testing.T, binary string) {
 	s.start(t)
 	if got := ready(); !strings.HasPrefix(got, "200 ") {
 		t.Errorf("readyz, back: %s", got)
+	}
+	if d := must[httpapi.Diagnosis](t)(buyer.Doctor(t.Context(), httpapi.DoctorRequest{})); !slices.Contains(statuses(d, httpapi.CheckOK), "signer") || !d.WouldContract {
+		explain(t, d)
+		t.Error("doctor, back")
 	}
 	n := must[httpapi.Negotiation](t)(buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: "vendorcorp.test"}))
 	if n = buyer.wait(t, n.ContextID); n.Phase != string(negotiation.PhaseInForce) {

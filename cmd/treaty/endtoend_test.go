@@ -44,6 +44,7 @@ func TestEndToEnd(t *testing.T) {
 		w.t = t
 	}
 	sub("both companies tell the same", bothTellTheSame)
+	sub("keys list, and no core dumps", keysAndCores)
 	sub("another purpose", anotherPurpose)
 	sub("what was not granted", notGranted)
 	sub("groups that are too small", groupTooSmall)
