@@ -187,7 +187,9 @@ const (
 )
 
 // AdminHandler serves the admin interface.
-func AdminHandler(a Admin) http.Handler {
+func AdminHandler(a Admin) http.Handler { return adminRouter(a) }
+
+func adminRouter(a Admin) *mux.Router {
 	r := mux.NewRouter()
 	v1 := r.PathPrefix("/v1").Subrouter()
 	get := func(path string, f func(r *http.Request) (any, error)) {

@@ -45,6 +45,10 @@ const (
 // PublicHandler routes the public listener. Paths are matched as they are sent: nothing is cleaned or redirected, since no
 // signature survives a redirect.
 func PublicHandler(p Public) http.Handler {
+	return Limit(maxConcurrent, resolver.ChargeClients(publicRouter(p)))
+}
+
+func publicRouter(p Public) *mux.Router {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
 	for _, path := range p.Paths {
 		r.Path(path).Handler(p.Site)
@@ -66,7 +70,7 @@ func PublicHandler(p Public) http.Handler {
 		}
 		WriteJSON(w, http.StatusOK, map[string]any{"ready": true})
 	})
-	return Limit(maxConcurrent, resolver.ChargeClients(r))
+	return r
 }
 
 // Limit answers 503 while more than n requests are under way, before anything is read of them.
