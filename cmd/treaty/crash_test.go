@@ -367,3 +367,11 @@ func TestCrash_Withdraw(t *testing.T) {
 	}
 	w.ask(w.negotiate().ContractID)
 }
+
+func count(t *testing.T, path, query string) (n int) {
+	t.Helper()
+	if err := openStore(t, path).QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

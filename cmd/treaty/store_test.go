@@ -19,11 +19,3 @@ func openStore(t *testing.T, path string) *sql.DB {
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
-
-func count(t *testing.T, path, query string) (n int) {
-	t.Helper()
-	if err := openStore(t, path).QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
