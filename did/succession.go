@@ -263,7 +263,8 @@ func (spec DocumentSpec) Succeeding(old DID) (DocumentSpec, error) {
 // recovery keys. created must be later than the current proof's, or peers will take the result for a rollback.
 //
 // A document that is deactivated already is refused, since a successor is never rewritten. To answer a stolen
-// binding key with the recovery key, start from the last version that was the subject's own.
+// binding key with the recovery key, start from the last version that was the subject's own, with a time after
+// the thief's.
 func Deactivate(ctx context.Context, current []byte, successor DID, s Signer, created time.Time, dialect Dialect) ([]byte, error) {
 	doc, err := ParseDocument(current)
 	if err != nil {
