@@ -59,8 +59,16 @@ func (t *tx) PutConversation(c store.Conversation, expect int64) error {
 }
 
 func (t *tx) ListConversations(f store.ConversationFilter) ([]store.Conversation, error) {
-	return all(t, scanConversation, "SELECT "+conversationColumns+` FROM conversations
-		WHERE (?1 = '' OR own = ?1) AND (?2 = '' OR peer = ?2) AND (?3 = '' OR role = ?3) AND (?4 = '' OR phase = ?4)
+	// "?1 = '' OR" keeps SQLite from using an index, so the filters that are asked often, and while others wait for the
+	// write lock, are spelled out.
+	where := "(?1 = '' OR own = ?1) AND (?2 = '' OR peer = ?2) AND (?4 = '' OR phase = ?4)"
+	switch {
+	case f.Own != "" && f.Phase != "" && f.Peer != "":
+		where = "own = ?1 AND phase = ?4 AND peer = ?2"
+	case f.Own != "" && f.Phase != "":
+		where = "own = ?1 AND phase = ?4 AND ?2 = ''"
+	}
+	return all(t, scanConversation, "SELECT "+conversationColumns+" FROM conversations WHERE "+where+` AND (?3 = '' OR role = ?3)
 		ORDER BY updated DESC, own, peer, context_id LIMIT ?5`, f.Own, f.Peer, f.Role, f.Phase, limit(f.Limit))
 }
 

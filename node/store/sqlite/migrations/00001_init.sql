@@ -27,6 +27,7 @@ CREATE TABLE conversations (
 CREATE UNIQUE INDEX conversations_task ON conversations (own, task_id, peer) WHERE task_id <> '';
 CREATE INDEX conversations_context ON conversations (own, context_id);
 CREATE INDEX conversations_updated ON conversations (updated);
+CREATE INDEX conversations_phase ON conversations (own, phase, peer);
 
 CREATE TABLE envelopes (
     own        TEXT NOT NULL,
