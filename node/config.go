@@ -60,6 +60,7 @@ type Config struct {
 	DataPlane DataPlane `yaml:"data_plane,omitempty"`
 	Metaproto Metaproto `yaml:"metaproto,omitempty"`
 	Limits    Limits    `yaml:"limits,omitempty"`
+	Compat    Compat    `yaml:"compat,omitempty"`
 }
 
 // TLS names the public listener's certificate chain and key (PEM).

@@ -191,6 +191,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		Origins: []string{origin}, Resolver: n.resolver, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
 		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: n.clock.Now}),
 		Admit:  n.trust.Admit,
+		HighS:  n.cfg.Compat.HighS,
 	})
 	if err != nil {
 		return nil, err
@@ -208,8 +209,12 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	agent, err := n.cfg.Compat.optional(verifier, gateway)
+	if err != nil {
+		return nil, err
+	}
 	return httpapi.PublicHandler(httpapi.Public{
-		Site: site, Paths: site.Paths(), A2A: verifier.Optional(gateway), ANP: verifier.Optional(messages),
+		Site: site, Paths: site.Paths(), A2A: agent, ANP: verifier.Optional(messages),
 		Health: httpapi.Health{Service: Service, Build: Version, DID: n.self().String()},
 		Ready:  n.ready,
 	}), nil

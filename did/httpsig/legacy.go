@@ -139,6 +139,7 @@ func (s *Sessions) verifyLegacy(ctx context.Context, value string) (Session, err
 	if err != nil {
 		return Session{}, err
 	}
+	signature = s.v.normal(key, signature)
 	err = did.ErrBadSignature
 	for _, host := range s.hosts {
 		var message []byte

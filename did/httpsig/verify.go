@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 	"github.com/dunglas/httpsfv"
 
 	"github.com/treaty-node/treaty/did"
@@ -65,6 +66,13 @@ type Options struct {
 	// They are told apart by what they sign, so two equal requests in one second
 	// count as a repetition.
 	NonceOptional bool
+
+	// HighS accepts ECDSA signatures over secp256k1 whose S is in the upper half,
+	// as the Python and TypeScript SDKs make every second one. From such a
+	// signature anyone can make the other one; the nonce, which both cover, still
+	// lets only one of them through. Requests only: documents and everything else
+	// that is signed is not affected.
+	HighS bool
 
 	// RequireChallenge accepts only nonces that this service issued in a 401.
 	RequireChallenge bool
@@ -282,13 +290,14 @@ func (v *Verifier) authenticate(ctx context.Context, c *claim, body []byte) (Cal
 	if err != nil {
 		return Caller{}, err
 	}
-	err = key.Verify(base, c.signature)
+	signature := v.normal(key, c.signature)
+	err = key.Verify(base, signature)
 	for _, origin := range c.origins[1:] {
 		if err == nil {
 			break
 		}
 		if base, err = c.base(origin); err == nil {
-			err = key.Verify(base, c.signature)
+			err = key.Verify(base, signature)
 		}
 	}
 	if err != nil {
@@ -298,6 +307,20 @@ func (v *Verifier) authenticate(ctx context.Context, c *claim, body []byte) (Cal
 		return Caller{}, err
 	}
 	return Caller{DID: c.id, KeyID: c.in.KeyID, Document: doc, Created: c.in.Created}, nil
+}
+
+// normal is the signature as it is verified: with [Options.HighS], the one of the
+// two equivalent secp256k1 signatures that has the low S.
+func (v *Verifier) normal(key did.PublicKey, signature []byte) []byte {
+	if !v.opts.HighS || key.Type() != did.Secp256k1 || len(signature) != 64 {
+		return signature
+	}
+	var s secp256k1.ModNScalar
+	if overflow := s.SetByteSlice(signature[32:]); overflow || !s.IsOverHalfOrder() {
+		return signature
+	}
+	low := s.Negate().Bytes()
+	return append(append(make([]byte, 0, 64), signature[:32]...), low[:]...)
 }
 
 // authenticationKey takes the claimed key from the document, if that document is

@@ -57,9 +57,9 @@ type world struct {
 	resolver *resolver.Resolver
 	trace    trace // what our service answered
 
-	mu                   sync.Mutex
-	verifier, challenged *httpsig.Verifier
-	sessions             *httpsig.Sessions
+	mu                            sync.Mutex
+	verifier, lenient, challenged *httpsig.Verifier
+	sessions                      *httpsig.Sessions
 
 	rows []row
 }
@@ -97,6 +97,8 @@ func newWorld(t *testing.T) *world {
 
 	options := httpsig.Options{Origins: []string{ourOrigin}, Resolver: w.resolver, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{})}
 	w.verifier = must(httpsig.NewVerifier(options))
+	options.HighS = true
+	w.lenient = must(httpsig.NewVerifier(options))
 	options.RequireChallenge = true
 	w.challenged = must(httpsig.NewVerifier(options))
 	w.restartSessions(t)
@@ -167,6 +169,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	handler := map[string]http.Handler{
 		"/strict":     w.verifier.Middleware(ok),
+		"/lenient":    w.lenient.Middleware(ok),
 		"/challenged": w.challenged.Middleware(ok),
 		"/session":    sessions.Middleware(ok),
 		"/json":       http.HandlerFunc(w.serveJSON),
