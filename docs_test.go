@@ -4,6 +4,8 @@ package treaty_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,9 +16,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node"
+	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/server"
 	"github.com/treaty-node/treaty/node/dataset"
+	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/ledger/evidence"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/signer"
 )
@@ -296,6 +304,105 @@ func anchors(page string) []string {
 			}
 			return -1
 		}, strings.ToLower(m[1])))
+	}
+	return out
+}
+
+// What the protocol page says of labels, codes and examples is what the code and the golden files say.
+func TestProtocolDocumented(t *testing.T) {
+	page := string(read(t, "docs/protocol.md"))
+	must := []string{
+		envelope.ExtensionURI, envelope.MediaType, envelope.TokenType, string(hpke.SuiteX25519), contract.DocumentType, contract.OfferType,
+		contract.ActivationType, contract.RevocationType, contract.ReceiptType, contract.QueryType, metaproto.AgreementType, evidence.Type,
+		datatools.MetaReceipt, datatools.QueryRecords, datatools.DescribeContract, datatools.ListDatasets,
+	}
+	for _, c := range envelope.Codes() {
+		must = append(must, string(c))
+	}
+	for _, c := range contract.Codes() {
+		must = append(must, string(c))
+	}
+	// Labels of what travels. Elsewhere they are a process's own business, as this one is.
+	local := []string{"treaty metaproto proposal v1"}
+	for _, file := range goFiles(t, false, "did", "hpke", "metaproto", "node/envelope", "node/contract", "node/ledger") {
+		for _, m := range regexp.MustCompile(`"(treaty [a-z ]+ v[0-9]+)"`).FindAllStringSubmatch(string(read(t, file)), -1) {
+			if !slices.Contains(local, m[1]) {
+				must = append(must, m[1])
+			}
+		}
+	}
+	for line := range strings.Lines(string(read(t, "node/contract/testdata/digests.txt"))) {
+		if name, digest, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "schema" {
+			must = append(must, digest)
+		}
+	}
+	golden, err := contract.Parse(read(t, "node/contract/testdata/contract.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	must = append(must, golden.ID, golden.Transcript.String())
+	for _, s := range must {
+		if !strings.Contains(page, s) {
+			t.Errorf("docs/protocol.md does not mention %s", s)
+		}
+	}
+}
+
+// Tests that the security page names for an invariant exist, and every invariant has one.
+func TestInvariantsDocumented(t *testing.T) {
+	exist := map[string]bool{}
+	for _, file := range goFiles(t, true, "cmd", "did", "hpke", "metaproto", "node", "wellknown") {
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(read(t, file)), -1) {
+			exist[m[1]] = true
+		}
+	}
+	_, section, ok := strings.Cut(string(read(t, "docs/security.md")), "\n## Invariants\n")
+	if !ok {
+		t.Fatal("docs/security.md has no section Invariants")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	items := regexp.MustCompile(`(?m)^(\d+)\. `).Split(section, -1)
+	if len(items) != 16 {
+		t.Fatalf("%d invariants", len(items)-1)
+	}
+	for i, item := range items[1:] {
+		prefix, found := fmt.Sprintf("TestInvariant%d", i+1), false
+		for _, m := range regexp.MustCompile("`((?:Test)?[A-Za-z0-9]*_[A-Za-z0-9]+)`").FindAllStringSubmatch(item, -1) {
+			name := m[1]
+			if name[0] == '_' {
+				name = prefix + name
+			}
+			if !strings.HasPrefix(name, "Test") {
+				continue
+			}
+			found = found || strings.HasPrefix(name, prefix+"_")
+			if !exist[name] {
+				t.Errorf("docs/security.md, invariant %d: there is no %s", i+1, name)
+			}
+		}
+		if !found {
+			t.Errorf("docs/security.md names no test of invariant %d", i+1)
+		}
+	}
+}
+
+// goFiles lists the Go files below some folders: tests, or everything else.
+func goFiles(t *testing.T, tests bool, dirs ...string) []string {
+	t.Helper()
+	var out []string
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".go") && strings.HasSuffix(path, "_test.go") == tests {
+				out = append(out, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(out) == 0 {
+		t.Fatal("no files")
 	}
 	return out
 }
