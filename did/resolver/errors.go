@@ -38,13 +38,13 @@ const (
 	CodeRollback         Code = "rollback"          // older than the pin, of its age but different, or from the future
 	CodeReactivated      Code = "reactivated"       // was deactivated, now claims not to be
 	CodeKeyChanged       Code = "key_changed"       // held until Confirm
-	CodeSuccessorChanged Code = "successor_changed" // was deactivated in favour of another; held until Confirm, if it may be
+	CodeSuccessorChanged Code = "successor_changed" // was deactivated in favour of another; held until Confirm
 	CodeDeactivated      Code = "deactivated"       // verified, and no longer in use
 
-	// From Walk alone. ANP's messaging profile P1, section 10.3, has them as 1020 and
-	// 1021; CodeSuccessorChanged is a 1021 too.
-	CodeTransitionInvalid  Code = "transition_invalid"  // a step breaks a rule, or there are too many
-	CodeTransitionConflict Code = "transition_conflict" // the steps lead in a circle
+	// ANP's messaging profile P1, section 10.3, has these as 1020 and 1021;
+	// CodeSuccessorChanged is a 1021 too.
+	CodeTransitionInvalid  Code = "transition_invalid"  // from Walk: a step breaks a rule, or there are too many
+	CodeTransitionConflict Code = "transition_conflict" // the steps lead in a circle, or away from what a recovery key has signed
 
 	CodeStore    Code = "store"    // the pin store failed
 	CodeCanceled Code = "canceled" // the caller's context ended
@@ -67,10 +67,11 @@ type Error struct {
 	Successor did.DID
 
 	// Hash is the version that waits for Confirm, with CodeKeyChanged and
-	// CodeSuccessorChanged; zero if it cannot be confirmed.
+	// CodeSuccessorChanged.
 	Hash canon.Digest
 
-	// Conflict is set with CodeSuccessorChanged.
+	// Conflict is set with CodeSuccessorChanged, and with CodeTransitionConflict
+	// where two successors are meant and not a circle.
 	Conflict *did.Conflict
 }
 

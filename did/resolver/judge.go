@@ -22,7 +22,7 @@ type verdict struct {
 	code   Code // why refused; with accept: what was accepted all the same
 	reason string
 
-	conflict *did.Conflict // with CodeSuccessorChanged
+	conflict *did.Conflict // with CodeSuccessorChanged and CodeTransitionConflict
 }
 
 func (v *verdict) cause() error {
@@ -75,8 +75,11 @@ func judge(pin *Pin, c candidate, acceptKeyChanges bool) verdict {
 			DID: c.doc.ID(), Pinned: old.SuccessorDID(), Observed: c.doc.SuccessorDID(),
 			PinnedBy: old.DeactivatedBy(), ObservedBy: c.doc.DeactivatedBy(),
 		}
-		if !c.confirmed || !conflict.Confirmable() {
-			return verdict{hold: conflict.Confirmable(), code: CodeSuccessorChanged, conflict: conflict}
+		switch {
+		case !conflict.Confirmable():
+			return verdict{code: CodeTransitionConflict, conflict: conflict}
+		case !c.confirmed:
+			return verdict{hold: true, code: CodeSuccessorChanged, conflict: conflict}
 		}
 	}
 	if added := addedKey(old, c.doc); added != "" && !c.bound {

@@ -429,7 +429,7 @@ func TestWalkRecoveryWins(t *testing.T) {
 	// The thief tries again. That is nothing an operator could confirm.
 	w.publish(l.id(0), l.gone(0, thief.id, "signing", ago(10*time.Minute)))
 	w.fresh()
-	e = w.wantNoChain(l.id(0), l.id(0), CodeSuccessorChanged)
+	e = w.wantNoChain(l.id(0), l.id(0), CodeTransitionConflict)
 	if e.Conflict == nil || e.Conflict.Confirmable() || !e.Hash.IsZero() {
 		t.Errorf("%+v, %+v", e, e.Conflict)
 	}
@@ -455,7 +455,7 @@ func TestConfirmGivesWayToRecovery(t *testing.T) {
 	w.publish(l.id(0), l.gone(0, l.id(1), "recovery", ago(20*time.Minute)))
 	w.fresh()
 	w.want(l.id(0), CodeDeactivated)
-	if err := w.r.Confirm(t.Context(), l.id(0), held); codeOf(err) != CodeSuccessorChanged {
+	if err := w.r.Confirm(t.Context(), l.id(0), held); codeOf(err) != CodeTransitionConflict {
 		t.Errorf("Confirm: %v", err)
 	}
 }
