@@ -250,19 +250,19 @@ func (c *crash) conclude(at string, recovered func(ran, string)) httpapi.Negotia
 	}
 	r := c.run(buyer, "negotiate", "--peer", domains[vendor], "--json")
 	if r.code == 0 {
-		return c.ended(at, decodeInto[httpapi.Negotiation](c.t, r.stdout).ContextID)
+		return c.concluded(at, decodeInto[httpapi.Negotiation](c.t, r.stdout).ContextID)
 	}
 	recovered(r, "the negotiation")
 	for _, n := range c.negotiations(buyer) {
 		if !known[n.ContextID] {
-			return c.ended(at, n.ContextID)
+			return c.concluded(at, n.ContextID)
 		}
 	}
-	return c.ended(at, c.negotiate().ContextID)
+	return c.concluded(at, c.negotiate().ContextID)
 }
 
-// ended waits until the buyer's conversation has ended; it has to end with a contract in force.
-func (c *crash) ended(at, contextID string) (n httpapi.Negotiation) {
+// concluded waits until the buyer's conversation has ended; it has to end with a contract in force.
+func (c *crash) concluded(at, contextID string) (n httpapi.Negotiation) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), endTime)
 	defer cancel()

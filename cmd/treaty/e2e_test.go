@@ -49,20 +49,17 @@ var (
 
 type binaries struct{ treaty, dataplane string }
 
-// built are both programs, as `make build` makes them; built once a run, when the first test asks.
+// built are both programs; built once a run, when the first test asks. Both in one command and with the same settings, so that
+// they share what is compiled.
 var built = sync.OnceValues(func() (b binaries, err error) {
 	if builtIn, err = os.MkdirTemp("", "treaty-bin"); err != nil {
 		return b, err
 	}
-	b = binaries{filepath.Join(builtIn, "treaty"), filepath.Join(builtIn, "treaty-dataplane")}
-	for _, p := range []struct{ out, pkg, cgo string }{{b.treaty, ".", "0"}, {b.dataplane, "../treaty-dataplane", "1"}} {
-		cmd := exec.Command("go", "build", "-tags", buildTags, "-o", p.out, p.pkg) //nolint:gosec // our own
-		cmd.Env = append(os.Environ(), "CGO_ENABLED="+p.cgo)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return b, fmt.Errorf("go build %s: %w\n%s", p.pkg, err, out)
-		}
+	cmd := exec.Command("go", "build", "-tags", buildTags, "-o", builtIn+string(filepath.Separator), ".", "../treaty-dataplane") //nolint:gosec // our own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return b, fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return b, nil
+	return binaries{filepath.Join(builtIn, "treaty"), filepath.Join(builtIn, "treaty-dataplane")}, nil
 })
 
 // The names of a world's processes, which are also the names of their folders.
@@ -238,6 +235,19 @@ func (w *world) start(names ...string) {
 	}
 }
 
+// ended waits until a process has ended by itself.
+func (w *world) ended(name string) {
+	w.t.Helper()
+	p := w.running[name]
+	select {
+	case <-p.done:
+		delete(w.running, name)
+	case <-time.After(startTime):
+		w.kill(name)
+		w.t.Errorf("%s does not end", name)
+	}
+}
+
 // stop ends a process as an operator does and returns how it ended.
 func (w *world) stop(name string) error {
 	w.t.Helper()
@@ -280,21 +290,16 @@ func (r ran) String() string {
 // run runs `treaty ARGS --dir FOLDER`.
 func (w *world) run(name string, args ...string) ran {
 	w.t.Helper()
-	return w.runProgram(w.treaty, append(slices.Clone(args), "--dir", w.path(name))...)
-}
-
-func (w *world) runProgram(program string, args ...string) ran {
-	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), cliTime)
 	defer cancel()
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own
+	cmd := exec.CommandContext(ctx, w.treaty, append(slices.Clone(args), "--dir", w.path(name))...) //nolint:gosec // our own
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
-		w.t.Fatalf("%s %q: %v\n%s%s", filepath.Base(program), args, errors.Join(err, ctx.Err()), out.Bytes(), errs.Bytes())
+		w.t.Fatalf("treaty %q: %v\n%s%s", args, errors.Join(err, ctx.Err()), out.Bytes(), errs.Bytes())
 	}
 	return ran{cmd.ProcessState.ExitCode(), out.String(), errs.String(), time.Since(began)}
 }

@@ -387,12 +387,13 @@ func portTaken(w *world, _ string) {
 		squatter.Listener, squatter.TLS = l, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 		squatter.StartTLS()
 		// What starts it sees that somebody else answers, or that it has ended.
-		w.launch(name)
+		p := w.launch(name)
 		if err := w.up(name); err == nil {
 			w.t.Errorf("%s is taken for up while something else holds its port", name)
 		}
-		if w.stop(name) == nil {
-			w.t.Errorf("%s ended as if nothing were wrong", name)
+		w.ended(name)
+		if code := p.cmd.ProcessState.ExitCode(); code != 2 {
+			w.t.Errorf("%s: exit code %d, want 2", name, code)
 		}
 		log, err := os.ReadFile(w.path(name + ".log"))
 		if err != nil {
@@ -401,9 +402,6 @@ func portTaken(w *world, _ string) {
 		last := string(log[strings.LastIndex(strings.TrimSpace(string(log)), "\n")+1:])
 		if !strings.Contains(last, w.addr[domains[name]]+" is taken by another program") || strings.Contains(last, "ready") {
 			w.t.Errorf("%s says %q", name, last)
-		}
-		if r := w.runProgram(w.binary(name), "serve", "--dir", w.path(name)); r.code != 2 {
-			w.t.Errorf("%s: exit code 2 is wanted: %v", name, r)
 		}
 		if name == plane {
 			alive := &process{done: make(chan error)}
