@@ -209,7 +209,7 @@ func (s *Service) build(ctx context.Context, ses Session, d Draft, peer *did.Doc
 		if err != nil {
 			return nil, envelope.Opened{}, refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
 		}
-		draft.Agreement = a.Digest()
+		draft.Agreement = ses.AgreementDigest()
 		seal = &envelope.SealTo{Suite: a.Candidate.HPKESuite, RecipientKID: party.KeyAgreementKID, Key: key}
 	}
 	return envelope.Build(ctx, draft, s.cfg.Keys().Binding, seal)

@@ -11,6 +11,7 @@ import (
 
 // TestC10_BothSidesAgree runs a faithful negotiation between two services.
 func TestC10_BothSidesAgree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.begin()
 	if ses := w.drive(id); ses.Phase != negotiation.PhaseInForce {
@@ -27,6 +28,7 @@ func TestC10_BothSidesAgree(t *testing.T) {
 
 // TestC10_PuppetAgrees shows that what the other tests change is otherwise accepted.
 func TestC10_PuppetAgrees(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.puppet(w.buyer).agree().ask().take()
 	p.say(p.proof(p.contract, w.buyer.binding))

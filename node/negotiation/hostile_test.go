@@ -122,6 +122,7 @@ func (r *reply) active(change func(c *contract.Contract) (proof, activation did.
 // TestInvariant4_HostileVendor: what a vendor can sign instead of the honest answer. Either the buyer ends the conversation
 // and the vendor is told, or, when the proof is out, it goes on waiting; in no case does it hold a contract.
 func TestInvariant4_HostileVendor(t *testing.T) {
+	t.Parallel()
 	offer := func(r *reply) bool { return r.is(message.Counter) }
 	draft := func(r *reply) bool { return r.isStep(message.Draft) }
 	active := func(r *reply) bool { return r.isStep(message.Active) }
@@ -342,6 +343,7 @@ func (p *party) lastSaid(tb testing.TB, id string, raw []byte) *message.Body {
 
 // TestC11_HintsDoNotSettle: a refusal is no signed word, whatever it says, once the proof is out.
 func TestC11_HintsDoNotSettle(t *testing.T) {
+	t.Parallel()
 	for _, code := range envelope.Codes() {
 		t.Run(string(code), func(t *testing.T) {
 			t.Parallel()
@@ -366,6 +368,7 @@ func TestC11_HintsDoNotSettle(t *testing.T) {
 
 // TestC12_RefusedBuyerEndsAndSaysSo: a refusal for good ends the buyer's conversation, and the vendor hears of it.
 func TestC12_RefusedBuyerEndsAndSaysSo(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		code  envelope.Code
 		buyer negotiation.Phase
@@ -404,6 +407,7 @@ func TestC12_RefusedBuyerEndsAndSaysSo(t *testing.T) {
 
 // TestInvariant2_VendorSpeaksOnceInItsTurn: the vendor cannot speak again before the buyer has, nor push a second answer.
 func TestInvariant2_VendorSpeaksOnceInItsTurn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.begin()
 	var pushed error
@@ -436,6 +440,7 @@ func TestInvariant2_VendorSpeaksOnceInItsTurn(t *testing.T) {
 
 // TestC13_VendorsEquivocation is kept; a buyer whose proof is out still waits for the conclusion.
 func TestC13_VendorsEquivocation(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		step  message.StepKind
 		phase negotiation.Phase
@@ -468,6 +473,7 @@ func TestC13_VendorsEquivocation(t *testing.T) {
 
 // TestInvariant12_BuyerRefusesWhomItMayNotContractWith, also when that changed on the way.
 func TestInvariant12_BuyerRefusesWhomItMayNotContractWith(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.begin()
 	w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
@@ -488,6 +494,7 @@ func TestInvariant12_BuyerRefusesWhomItMayNotContractWith(t *testing.T) {
 
 // TestC4_NoCommonGround ends in writing on both sides.
 func TestC4_NoCommonGround(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.vendor.changeMeta = func(m *metaproto.Policy) {
 		m.Floor.DataPlanes = []string{"mcp-of-tomorrow"}
@@ -504,6 +511,7 @@ func TestC4_NoCommonGround(t *testing.T) {
 
 // TestC15_EventsTellOfEveryStep: what happened can be read from the log alone.
 func TestC15_EventsTellOfEveryStep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	id := w.begin()
 	w.drive(id)

@@ -187,6 +187,7 @@ func (p *puppet) bodyLevel(t *testing.T) []bad {
 
 // TestInvariant1_RefusalsChangeNothing sends every bad message in every phase in which there is something to lose.
 func TestInvariant1_RefusalsChangeNothing(t *testing.T) {
+	t.Parallel()
 	t.Run("asking", func(t *testing.T) {
 		p := newPuppet(t).agree()
 		p.refuseAll(t, p.envelopeLevel(t, envelope.TypeNegotiation, p.body(message.Body{Intent: message.Propose, Scope: scope()})))
@@ -283,6 +284,7 @@ func (p *party) contractInForce(t *testing.T) {
 
 // TestInvariant3_NoContractBeforeAgreement: rounds first, whatever comes.
 func TestInvariant3_NoContractBeforeAgreement(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	agreed := w.puppet(w.buyer).agree()
 	p := w.puppet(w.buyer)
@@ -302,6 +304,7 @@ func TestInvariant3_NoContractBeforeAgreement(t *testing.T) {
 
 // TestInvariant8_RepetitionGetsTheStoredAnswer: the same bytes, however late; anything else in that place is refused.
 func TestInvariant8_RepetitionGetsTheStoredAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.puppet(w.buyer)
 	type exchange struct{ raw, reply []byte }
@@ -354,6 +357,7 @@ func TestInvariant8_RepetitionGetsTheStoredAnswer(t *testing.T) {
 
 // TestInvariant11_RefusalsDoNotFillTheLog: a peer's refusals are counted beyond a bound, and the number is logged.
 func TestInvariant11_RefusalsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.puppet(w.buyer).agree()
 	raw := breakSignature(t, p.propose(scope()))
@@ -386,6 +390,7 @@ func TestInvariant11_RefusalsDoNotFillTheLog(t *testing.T) {
 
 // TestInvariant11_OpenConversationsAreBounded: one buyer cannot open any number.
 func TestInvariant11_OpenConversationsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.vendor.maxOpen = 3
 	w.serve(w.vendor)
@@ -404,6 +409,7 @@ func TestInvariant11_OpenConversationsAreBounded(t *testing.T) {
 
 // TestC9_ConversationsDoNotMix: neither by the same contextId nor by messages of one in the other.
 func TestC9_ConversationsDoNotMix(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.puppet(w.buyer).agree().ask(), w.puppet(w.buyer).agree().ask()
 	before := w.vendor.session(t, b.ctx)

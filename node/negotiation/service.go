@@ -251,6 +251,7 @@ func decodeSession(c store.Conversation) (Session, error) {
 	if ses.Version != sessionVersion {
 		return ses, fmt.Errorf("negotiation: conversation %s has state version %d", c.ContextID, ses.Version)
 	}
+	ses.AgreementDigest() // once for all copies of it
 	return ses, nil
 }
 

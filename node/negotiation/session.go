@@ -74,6 +74,8 @@ type Session struct {
 
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
+
+	agreed canon.Digest // of the agreement, which never changes; zero until it is asked for
 }
 
 const sessionVersion = 1
@@ -123,10 +125,14 @@ func (s *Session) Agreement() *metaproto.Agreement {
 
 // AgreementDigest is what the next message must name: the agreement's digest, zero before there is one.
 func (s *Session) AgreementDigest() canon.Digest {
-	if a := s.Agreement(); a != nil {
-		return a.Digest()
+	a := s.Agreement()
+	if a == nil {
+		return canon.Digest{}
 	}
-	return canon.Digest{}
+	if s.agreed.IsZero() {
+		s.agreed = a.Digest()
+	}
+	return s.agreed
 }
 
 // refuse makes the refusal of one message: nothing changed.

@@ -36,6 +36,7 @@ func (w *world) phase(p *party, id string, want negotiation.Phase) {
 // TestC11_LateProofIsRejectedInWriting: whatever the reason that a proof no longer counts, the buyer gets the vendor's signed
 // word that there is no contract, and again the same when it asks again.
 func TestC11_LateProofIsRejectedInWriting(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		code  string
@@ -127,6 +128,7 @@ func (p *puppet) proofWith(change func(*envelope.Draft)) []byte {
 
 // TestInvariant13_SettlementIsForTheProofAlone: nothing else is let into a conversation that has ended.
 func TestInvariant13_SettlementIsForTheProofAlone(t *testing.T) {
+	t.Parallel()
 	p := newPuppet(t).agree().ask().take()
 	w := p.w
 	fatal(t, w.vendor.svc.Withdraw(t.Context(), p.ctx, "no"))
@@ -158,6 +160,7 @@ func (p *puppet) proofAgain(raw []byte) []byte {
 
 // TestC12_Withdrawal in and out of turn. What the vendor commits first decides.
 func TestC12_Withdrawal(t *testing.T) {
+	t.Parallel()
 	t.Run("in turn", func(t *testing.T) {
 		p := newPuppet(t).agree().ask()
 		p.say(p.withdraw(p.seq+1, p.head))
@@ -263,6 +266,7 @@ func ignoreEnded(err error) error {
 
 // TestC13_EquivocationIsKeptAndEndsTheConversation: once for each place, however many the peer signs.
 func TestC13_EquivocationIsKeptAndEndsTheConversation(t *testing.T) {
+	t.Parallel()
 	p := newPuppet(t).agree()
 	w := p.w
 	first, d := p.propose(scope()), p.next(envelope.TypeNegotiation, p.body(message.Body{Intent: message.Propose, Scope: scope(), Rationale: "other"}))
@@ -297,6 +301,7 @@ func TestC13_EquivocationIsKeptAndEndsTheConversation(t *testing.T) {
 
 // TestInvariant13_TerminalStatesAreFinal: no message moves a conversation that has ended.
 func TestInvariant13_TerminalStatesAreFinal(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(p *puppet){
 		"in force": func(p *puppet) { p.take(); p.say(p.proof(p.contract, p.me.binding)) },
 		"rejected": func(p *puppet) { p.say(p.msg(message.Body{Intent: message.Reject, Code: "NO", Reason: "no"})) },
@@ -333,6 +338,7 @@ func TestInvariant13_TerminalStatesAreFinal(t *testing.T) {
 
 // TestInvariant11_DeadlineEndsEveryConversation: also when nobody sweeps.
 func TestInvariant11_DeadlineEndsEveryConversation(t *testing.T) {
+	t.Parallel()
 	p := newPuppet(t).agree().ask()
 	p.w.advance(deadline)
 	p.refuseAll(t, []bad{
@@ -348,6 +354,7 @@ func TestInvariant11_DeadlineEndsEveryConversation(t *testing.T) {
 
 // TestInvariant11_ProposalsAreBounded by the agreement: the decider is not even asked.
 func TestInvariant11_ProposalsAreBounded(t *testing.T) {
+	t.Parallel()
 	p := newPuppet(t).agree()
 	for range 4 {
 		p.ask()
@@ -360,6 +367,7 @@ func TestInvariant11_ProposalsAreBounded(t *testing.T) {
 
 // TestInvariant12_WhoCannotBeResolvedIsRefused: for good, or for the moment.
 func TestInvariant12_WhoCannotBeResolvedIsRefused(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[resolver.Code]envelope.Code{
 		resolver.CodeUnreachable: envelope.CodeUnavailable, resolver.CodeTimeout: envelope.CodeUnavailable,
 		resolver.CodeBadProof: envelope.CodeNotTrusted, resolver.CodeDeactivated: envelope.CodeNotTrusted, resolver.CodeKeyChanged: envelope.CodeNotTrusted,

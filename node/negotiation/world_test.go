@@ -210,19 +210,22 @@ func newWorldIn(tb testing.TB, dir string) *world {
 		p.store = p.db
 		w.serve(p)
 	}
-	tb.Cleanup(func() { w.buyer.db.Close(); w.vendor.db.Close() })
+	tb.Cleanup(w.close)
 	return w
+}
+
+func (w *world) close() {
+	w.buyer.db.Close()
+	w.vendor.db.Close()
 }
 
 // serve makes a new service over the party's store, as a restart does.
 func (w *world) serve(p *party) {
+	keys := negotiation.Keys{
+		Binding: p.binding, KeyAgreementKID: p.kexID, Document: p.doc, Opener: hpke.NewKeyring(map[string]did.PrivateKey{p.kexID: p.kex}),
+	}
 	p.svc = negotiation.New(negotiation.Config{
-		Keys: func() negotiation.Keys {
-			return negotiation.Keys{
-				Binding: p.binding, KeyAgreementKID: p.kexID, Document: p.doc,
-				Opener: hpke.NewKeyring(map[string]did.PrivateKey{p.kexID: p.kex}),
-			}
-		},
+		Keys:  func() negotiation.Keys { return keys },
 		Store: p.store, Resolver: resolverOf{w, p},
 		Contracts: func(id did.DID) error {
 			if p.contracts != nil {
