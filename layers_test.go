@@ -145,16 +145,17 @@ func TestPurePackages(t *testing.T) {
 	}
 }
 
-// TestCgoOnlyInDataPlane: cmd/treaty is one static binary; DuckDB lives in cmd/treaty-dataplane and nowhere else.
-func TestCgoOnlyInDataPlane(t *testing.T) {
+// TestCgoPlaces: cmd/treaty is one static binary; DuckDB lives in cmd/treaty-dataplane and PKCS#11 in cmd/treaty-signer, and
+// nowhere else.
+func TestCgoPlaces(t *testing.T) {
+	places := map[string]string{"github.com/duckdb/": "cmd/treaty-dataplane/...", "github.com/miekg/pkcs11": "cmd/treaty-signer/..."}
 	for _, p := range packages(t, "./...") {
 		path := strings.TrimPrefix(p.ImportPath, module+"/")
-		if match("cmd/treaty-dataplane/...", path) {
-			continue
-		}
 		for _, d := range p.Deps {
-			if strings.HasPrefix(d, "github.com/duckdb/") {
-				t.Errorf("%s brings in %s", path, d)
+			for what, where := range places {
+				if strings.HasPrefix(d, what) && !match(where, path) {
+					t.Errorf("%s brings in %s", path, d)
+				}
 			}
 		}
 	}

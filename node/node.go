@@ -39,6 +39,7 @@ import (
 	"github.com/treaty-node/treaty/node/internal/trust"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/signer"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
 )
@@ -115,7 +116,11 @@ func Open(ctx context.Context, dir string, o Options) (*Node, error) {
 	return n, nil
 }
 
+// usageError is the operator's to mend, but for a signer that is away: that mends itself, and starting again makes sense.
 func usageError(err error) error {
+	if errors.Is(err, did.ErrSignerUnavailable) && !errors.Is(err, signer.ErrSocket) {
+		return httpapi.AsError(err)
+	}
 	return &httpapi.Error{Kind: httpapi.KindUsage, Message: err.Error()}
 }
 

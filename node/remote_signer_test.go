@@ -407,6 +407,14 @@ func TestRemoteSigner_StartRefuses(t *testing.T) {
 		if (err == nil) != (tc.want == "") || !strings.Contains(errText(err), tc.want) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
+		// Whatever supervises the node starts it again when its signer was away, and only then.
+		kind := httpapi.KindUsage
+		if tc.name == "away" {
+			kind = httpapi.KindUnreachable
+		}
+		if err != nil && httpapi.AsError(err).Kind != kind {
+			t.Errorf("%s: kind %s", tc.name, httpapi.AsError(err).Kind)
+		}
 		if !tc.fileStays {
 			if err := os.Rename(away, file); err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ package signer
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -159,6 +160,9 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) ([]by
 func (c *Client) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("signer at %s: %w", c.path, err)
+	}
+	if errors.Is(err, ErrSocket) {
+		return fmt.Errorf("%w, so nothing is signed: %w", did.ErrSignerUnavailable, err)
 	}
 	return fmt.Errorf("%w: nothing answers at %s, so nothing is signed (is treaty-signer running?): %w", did.ErrSignerUnavailable, c.path, err)
 }
