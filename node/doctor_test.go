@@ -7,6 +7,8 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -85,7 +87,7 @@ func rewrite(t *testing.T, f func(map[string]any)) func([]byte) []byte {
 func listenTLS(t *testing.T, addr string, cert tls.Certificate, h http.Handler) {
 	t.Helper()
 	l := must[net.Listener](t)(tls.Listen("tcp", addr, &tls.Config{Certificates: []tls.Certificate{cert}})) //nolint:gosec // a test's server
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Second}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { _ = srv.Close() })
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/httpapi"
@@ -62,14 +61,8 @@ func TestTrust_ChangesCountAtOnceAndSurvive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // it tries again: a denial may be lifted
-		if n, err = buyer.Negotiation(t.Context(), n.ContextID); err != nil || n.Phase == "in_force" {
-			t.Fatalf("a denied buyer's negotiation is %s (%v)", n.Phase, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if _, err := buyer.Withdraw(t.Context(), n.ContextID, "no longer needed"); err != nil {
-		t.Fatal(err)
+	if n = buyer.wait(t, n.ContextID); n.Phase != "failed" || n.ContractID != "" {
+		t.Fatalf("a denied buyer's negotiation is %s: %s %s", n.Phase, n.Code, n.Reason)
 	}
 	list, err := vendor.Negotiations(t.Context())
 	if err != nil || len(list) != 0 {
