@@ -375,12 +375,16 @@ func (s *Service) giveUp(ctx context.Context, route Route, ses Session, r *envel
 	if err != nil || cur.Phase.Terminal() || cur.Head != ses.Head {
 		return err // it has moved on meanwhile
 	}
+	code, reason := string(r.Code), clip(r.Error())
+	if !r.Code.Known() {
+		code = "REFUSED" // the vendor's word for it is a peer's text, and stays in the reason
+	}
 	now := s.cfg.Now()
-	next, fx := cur.Fail(string(r.Code), clip(r.Reason))
+	next, fx := cur.Fail(code, reason)
 	var peer *did.Document
 	if cur.Agreement() != nil && r.Code != envelope.CodeConversationEnded && r.Code != envelope.CodeEquivocation {
 		if peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err == nil {
-			if next, fx, err = cur.leave(PhaseFailed, string(r.Code), clip(string(r.Code)+": "+r.Reason)); err != nil {
+			if next, fx, err = cur.leave(PhaseFailed, code, reason); err != nil {
 				return internal(err)
 			}
 		}
