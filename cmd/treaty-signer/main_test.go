@@ -39,7 +39,7 @@ func command(args ...string) *exec.Cmd {
 }
 
 // treatySigner runs one command line. No output ever holds the PIN.
-func treatySigner(t *testing.T, hsm softhsmtest.Token, args ...string) (code int, stdout, stderr string) {
+func treatySigner(t testing.TB, hsm softhsmtest.Token, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := command(append([]string{"--dir", hsm.Dir}, args...)...)
 	var out, errs bytes.Buffer
@@ -57,7 +57,7 @@ func treatySigner(t *testing.T, hsm softhsmtest.Token, args ...string) (code int
 
 const subject = "did:wba:buyercorp.test:agents:steward"
 
-func generateKey(t *testing.T, hsm softhsmtest.Token, label string) generated {
+func generateKey(t testing.TB, hsm softhsmtest.Token, label string) generated {
 	t.Helper()
 	code, out, errs := treatySigner(t, hsm, "generate", "--label", label, "--subject", subject, "--json")
 	var g generated
@@ -73,7 +73,7 @@ type served struct {
 	stderr *bytes.Buffer
 }
 
-func start(t *testing.T, hsm softhsmtest.Token) *served {
+func start(t testing.TB, hsm softhsmtest.Token) *served {
 	t.Helper()
 	s := &served{cmd: command("--dir", hsm.Dir, "serve"), socket: filepath.Join(hsm.Dir, "signer.sock"), stderr: new(bytes.Buffer)}
 	s.cmd.Stderr = s.stderr
@@ -230,6 +230,24 @@ func TestServe_Refuses(t *testing.T) {
 	} {
 		if code, _, _ := treatySigner(t, hsm, args...); code != exitUsage {
 			t.Errorf("%q: exit %d", args, code)
+		}
+	}
+}
+
+// BenchmarkSign is one signature through socket, audit log and a real (software) token.
+func BenchmarkSign(b *testing.B) {
+	hsm := softhsmtest.New(b)
+	hsm.Configure(b, "  []\n")
+	g := generateKey(b, hsm, "binding")
+	hsm.Configure(b, fmt.Sprintf("  - {kid: %q, role: signing, label: binding}\n", g.KID))
+	s, err := signer.NewClient(start(b, hsm).socket).Signer(b.Context(), g.KID, did.PublicKey{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	message := make([]byte, 64)
+	for b.Loop() {
+		if _, err := s.Sign(b.Context(), message); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

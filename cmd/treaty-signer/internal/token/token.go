@@ -71,6 +71,7 @@ type Token struct {
 
 	turn    chan struct{} // holds one value when nobody uses the session
 	session pkcs11.SessionHandle
+	handles map[string]pkcs11.ObjectHandle // private keys by Ref, as long as the session lives
 	open    bool
 	locked  bool // the PIN was refused
 	closed  bool
@@ -135,7 +136,7 @@ func (t *Token) login() error {
 	}
 	switch {
 	case err == nil || errors.Is(err, pkcs11.Error(pkcs11.CKR_USER_ALREADY_LOGGED_IN)):
-		t.session, t.open = session, true
+		t.session, t.open, t.handles = session, true, map[string]pkcs11.ObjectHandle{}
 		return nil
 	case isPIN(err):
 		t.locked = true
@@ -208,8 +209,12 @@ func (t *Token) point(h pkcs11.ObjectHandle) (did.PublicKey, error) {
 	return did.NewPublicKey(did.Ed25519, raw)
 }
 
-// private finds the private key and checks that it cannot leave the token.
+// private finds the private key and checks that it cannot leave the token, once in a session: neither attribute can be taken
+// back (PKCS#11 v3.0 section 4.8), and a handle is of one object.
 func (t *Token) private(r Ref) (pkcs11.ObjectHandle, error) {
+	if h, ok := t.handles[r.String()]; ok {
+		return h, nil
+	}
 	h, err := t.find(pkcs11.CKO_PRIVATE_KEY, r)
 	if err != nil {
 		return 0, err
@@ -223,6 +228,7 @@ func (t *Token) private(r Ref) (pkcs11.ObjectHandle, error) {
 	if isTrue := func(v []byte) bool { return len(v) == 1 && v[0] == 1 }; !isTrue(attrs[0].Value) || isTrue(attrs[1].Value) {
 		return 0, fmt.Errorf("%w: the key with %s can be taken out of the token (not sensitive, or extractable); make one inside with `treaty-signer generate`", ErrKey, r)
 	}
+	t.handles[r.String()] = h
 	return h, nil
 }
 
@@ -305,7 +311,6 @@ func (s *signer) PublicKey() did.PublicKey { return s.public }
 func (s *signer) Sign(ctx context.Context, message []byte) (sig []byte, err error) {
 	t := s.token
 	err = t.use(ctx, func() error {
-		// Looked up each time: handles die with their session, and a key may have been replaced.
 		h, err := t.private(s.ref)
 		if err != nil {
 			return err
