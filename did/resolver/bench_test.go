@@ -5,6 +5,7 @@ package resolver
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -99,4 +100,27 @@ func heap() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkResolveMerged is 1 000 callers who ask for one unknown DID at once; fetches/op is how often the document was
+// fetched for them.
+func BenchmarkResolveMerged(b *testing.B) {
+	const callers = 1000
+	fetches := 0
+	for b.Loop() {
+		w := newWorld(b)
+		i := newE1(b)
+		w.publish(i.id, i.signed(b, start))
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				if _, err := w.r.Resolve(b.Context(), i.id); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		fetches += w.fetches(i.id)
+	}
+	b.ReportMetric(float64(fetches)/float64(b.N), "fetches/op")
 }
