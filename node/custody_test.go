@@ -52,7 +52,10 @@ func TestUnlock_EveryWay(t *testing.T) {
 	prompt := func(answer string) func(string) (string, error) {
 		return func(string) (string, error) { return answer, nil }
 	}
-	out := t.TempDir()
+	out := filepath.Join(t.TempDir(), "private")
+	if err := os.Mkdir(out, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(out, "pass")
 	if err := os.WriteFile(file, []byte(passphrase+"\n"), 0o600); err != nil {
 		t.Fatal(err)
