@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -225,6 +226,17 @@ func (o *InitOptions) certificate() error {
 	ca, err := devca.LoadOrNew(o.DevCA)
 	if err != nil {
 		return err
+	}
+	// A development CA means that there is no DNS either: the node has to find itself, for `treaty doctor`.
+	if own := o.Domain + ":443"; o.Hosts[own] == "" {
+		hosts := maps.Clone(o.Hosts)
+		if hosts == nil {
+			hosts = map[string]string{}
+		}
+		if hosts[own] = o.Listen; strings.HasPrefix(o.Listen, ":") {
+			hosts[own] = "127.0.0.1" + o.Listen
+		}
+		o.Hosts = hosts
 	}
 	return ca.IssueFiles(o.Cert, o.Key, o.Domain)
 }

@@ -65,7 +65,11 @@ func (c *cli) negotiationsCmd() *cobra.Command {
 }
 
 func printNegotiation(w io.Writer, n httpapi.Negotiation) {
-	fmt.Fprintf(w, "negotiation %s with %s (%s)\n  phase       %s\n", n.ContextID, n.Peer, n.Role, n.Phase)
+	fmt.Fprintf(w, "negotiation with %s (%s)\n", n.Peer, n.Role)
+	if n.ContextID != "" {
+		fmt.Fprintf(w, "  context     %s\n", n.ContextID)
+	}
+	fmt.Fprintf(w, "  phase       %s\n", n.Phase)
 	if n.Code != "" || n.Reason != "" {
 		fmt.Fprintf(w, "  reason      %s %s\n", n.Code, n.Reason)
 	}
