@@ -139,12 +139,23 @@ func (v *verifier) contract() {
 	v.add("activation is well formed", err, "%s", v.report.ActivatedAt)
 }
 
-// parties verifies the documents as of the activation: proof, binding to the DID, keys in one role only.
+// errUnbound: whoever compiled the bundle can have written the document.
+var errUnbound = errors.New("nothing in it binds its keys to the DID; ask the domain itself whose they are")
+
+// parties verifies the documents as of the activation, or as of their own proof where that is later: proof, binding to the
+// DID, keys in one role only. A later version is by the same binding key, and what was signed before was signed by it.
 func (v *verifier) parties() {
 	for i, text := range v.b.Documents {
 		doc, err := did.ParseDocument([]byte(text))
 		if err == nil {
-			_, err = doc.Verify(v.at)
+			at := v.at
+			if created := doc.ProofCreated(); created.After(at) {
+				at = created
+			}
+			_, err = doc.Verify(at)
+		}
+		if err == nil && !doc.Bound() {
+			err = fmt.Errorf("%s: %w", doc.ID(), errUnbound)
 		}
 		if err == nil {
 			err = doc.CheckRoles()
