@@ -103,7 +103,7 @@ func (c *cli) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(),
+		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(), c.proxyCmd(),
 		c.datasetsCmd(), c.keysCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
 	for _, sub := range root.Commands() {
