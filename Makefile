@@ -10,7 +10,7 @@ LDFLAGS   := -X github.com/treaty-node/treaty/node.Version=$(VERSION)
 KEEP      ?=
 FUZZTIME  ?= 30s
 TEST_ARGS ?=
-INTEROP   := $(CURDIR)/.cache/interop-venv
+INTEROP   := $(CURDIR)/.cache
 
 .PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop
 
@@ -45,10 +45,11 @@ unit: tools-softhsm
 crash: ## SIGKILL each process at every commit point and check that both companies agree
 	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash' -v ./cmd/treaty
 
-test-interop: ## against the official ANP Python SDK, both ways, over TLS on loopback (ARGS=-update writes docs/interop.md)
+test-interop: ## with the official SDKs of ANP (Python) and A2A (JavaScript, Python), over TLS on loopback (ARGS=-update writes docs/interop.md)
 	tools/interop/setup.sh $(INTEROP)
 	$(GO) vet -tags interop ./tools/interop
-	INTEROP_PYTHON=$(INTEROP)/bin/python $(GO) test -tags interop -timeout 5m -count=1 -v ./tools/interop $(if $(ARGS),-args $(ARGS))
+	INTEROP_PYTHON=$(INTEROP)/interop-venv/bin/python INTEROP_NODE=$(INTEROP)/interop-js/node INTEROP_NODE_MODULES=$(INTEROP)/interop-js/node_modules \
+	  $(GO) test -tags interop -timeout 5m -count=1 -v ./tools/interop $(if $(ARGS),-args $(ARGS))
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors tools wellknown *.go | tee /dev/stderr)"
