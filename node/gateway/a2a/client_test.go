@@ -162,6 +162,24 @@ func TestClientDistrustsWords(t *testing.T) {
 	}
 }
 
+// A probe learns whether the peer lets its caller in, and leaves nothing behind.
+func TestClientProbe(t *testing.T) {
+	for _, binding := range bindings {
+		b := newBench(t)
+		if err := b.client(t, &buyer, binding).Probe(t.Context()); err != nil {
+			t.Errorf("%s: %v", binding, err)
+		}
+		unknown := newParty("unknown.example.com", 9)
+		var e *TransportError
+		if err := b.client(t, &unknown, binding).Probe(t.Context()); !errors.As(err, &e) || e.Code == "" {
+			t.Errorf("%s, unknown DID: %v", binding, err)
+		}
+		if len(b.received) != 0 {
+			t.Errorf("%s: a probe was taken for an envelope", binding)
+		}
+	}
+}
+
 // Without a signature, or with a wrong one, the verifier answers; the client says so.
 func TestClientUnsigned(t *testing.T) {
 	for _, binding := range bindings {
