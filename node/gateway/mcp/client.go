@@ -27,10 +27,15 @@ import (
 // Timeout bounds a call whose context has no earlier end.
 const Timeout = 60 * time.Second
 
+// MaxRefusal is how much of a refusal is taken: an event log has to have room for it. A data plane of ours says far less.
+const MaxRefusal = 16 << 10
+
+const maxReceipt = 64 << 10
+
 // Refused is the data plane's decision.
 type Refused struct {
-	Code string // the text's first word, such as SCOPE_DENIED
-	Text string // word for word
+	Code string // the code that the text begins with, such as SCOPE_DENIED; empty if it is none that is known
+	Text string // word for word, up to MaxRefusal bytes
 	// Receipt is the data plane's receipt of the refusal as it came, and nil without one. Nobody has verified it.
 	Receipt json.RawMessage
 }
@@ -101,10 +106,16 @@ func refusal(res *sdk.CallToolResult) error {
 			text.WriteString(t.Text)
 		}
 	}
-	code, _, _ := strings.Cut(text.String(), " ")
-	r := &Refused{Code: strings.TrimSuffix(code, ":"), Text: text.String()}
+	words := text.String()
+	if len(words) > MaxRefusal {
+		words = strings.ToValidUTF8(words[:MaxRefusal], "") + "…"
+	}
+	r := &Refused{Text: words}
+	if code, _, _ := strings.Cut(words, ":"); contract.Code(code).Known() {
+		r.Code = code
+	}
 	if receipt, ok := res.Meta[datatools.MetaReceipt]; ok {
-		if b, err := json.Marshal(receipt); err == nil {
+		if b, err := json.Marshal(receipt); err == nil && len(b) <= maxReceipt {
 			r.Receipt = b
 		}
 	}
