@@ -277,9 +277,17 @@ type TaskFilter struct {
 	Limit, Offset    int
 }
 
+// How many tasks are kept, of one owner and in all. A task is the answer to a plain question, which can be asked again; whoever
+// may ask must not decide how full the disk gets.
+const (
+	MaxTasksOfOwner = 256
+	MaxTasks        = 4096
+)
+
 // Tasks keeps A2A tasks. Another owner's task does not exist.
 type Tasks interface {
-	// PutTask is a compare-and-swap like PutConversation. ErrConflict also when the id belongs to another owner.
+	// PutTask is a compare-and-swap like PutConversation. ErrConflict also when the id belongs to another owner. A new task
+	// takes the place of the one updated longest ago when there would be more than MaxTasksOfOwner or MaxTasks.
 	PutTask(t Task, expect int64) error
 	GetTask(owner, id string) (Task, error)
 	// ListTasks is ordered by last update, newest first.
