@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -173,6 +174,13 @@ var fates = []string{
 // negotiation ends, and both sides hold the same contract or none.
 func TestInvariant8_AnyFaultsBothSidesAgree(t *testing.T) {
 	t.Parallel()
+	// A schedule writes to two disks a dozen times. 25 of them is what a run of all tests can spend; a longer look is
+	// go test -run AnyFaults -rapid.checks=2000 ./node/negotiation
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.checks", "25"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	root, n := t.TempDir(), 0
 	outcomes := map[negotiation.Phase]int{}
 	rapid.Check(t, func(r *rapid.T) {
