@@ -59,9 +59,18 @@ func TestInventedPartyWithoutFingerprint(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		r := verify(t, d.build(d.vendor.signer))
-		if r.OK() || status(r, "buyer's document") != Failed {
+		data := d.build(d.vendor.signer)
+		if r := verify(t, data); r.OK() || status(r, "buyer's document") != Failed {
 			t.Errorf("%s: %+v", text, r.Checks)
+		}
+		for raw, want := range map[string]bool{string(d.buyer.doc): true, string(d.vendor.doc): false} {
+			known, err := did.ParseDocument([]byte(raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := VerifyBundle(data, known); err != nil || r.OK() != want {
+				t.Errorf("%s: %+v, %v", text, r.Checks, err)
+			}
 		}
 	}
 }
