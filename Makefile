@@ -11,8 +11,9 @@ KEEP      ?=
 FUZZTIME  ?= 30s
 TEST_ARGS ?=
 INTEROP   := $(CURDIR)/.cache
+MCP       := $(CURDIR)/.cache/mcp
 
-.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop
+.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop test-mcp conformance
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,7 +38,7 @@ build: tools-c ## build bin/treaty (static), bin/treaty-dataplane and bin/treaty
 demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
 	$(BIN)/treaty demo $(if $(KEEP),--keep)
 
-test: tools-c lint unit crash test-interop ## everything, race detector on
+test: tools-c lint unit crash conformance test-mcp test-interop ## everything, race detector on
 
 unit: tools-softhsm
 	$(GO) test -race -timeout 20m $(TEST_ARGS) ./...
@@ -50,6 +51,16 @@ test-interop: ## with the official SDKs of ANP (Python) and A2A (JavaScript, Pyt
 	$(GO) vet -tags interop ./tools/interop
 	INTEROP_PYTHON=$(INTEROP)/interop-venv/bin/python INTEROP_NODE=$(INTEROP)/interop-js/node INTEROP_NODE_MODULES=$(INTEROP)/interop-js/node_modules \
 	  $(GO) test -tags interop -timeout 5m -count=1 -v ./tools/interop $(if $(ARGS),-args $(ARGS))
+
+conformance: ## the official MCP conformance suite against our HTTP stack (expected failures: tools/conformance)
+	tools/conformance/setup.sh $(MCP)
+	$(GO) run ./tools/conformance $(MCP)/node $(MCP)/node_modules/@modelcontextprotocol/conformance/dist/index.js \
+	  server --url {url} --suite all --expected-failures tools/conformance/expected-failures.yml
+
+test-mcp: tools-c ## the official MCP TypeScript SDK and Inspector use a contract through treaty proxy
+	tools/conformance/setup.sh $(MCP)
+	$(GO) vet -tags mcpclients ./cmd/treaty
+	MCP_CLIENTS=$(MCP) $(GO) test -tags mcpclients -timeout 10m -count=1 -run 'TestStockMCPClients' -v ./cmd/treaty
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors tools wellknown *.go | tee /dev/stderr)"
