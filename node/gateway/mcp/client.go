@@ -64,8 +64,8 @@ func Query(ctx context.Context, client *http.Client, c *contract.Contract, plane
 	return answer(res, c, plane, req)
 }
 
-// Call calls a tool that gives no data, at the data plane of c, and returns its result as MCP writes it: list_datasets or
-// describe_contract. client signs. Nothing in the result is signed by anybody.
+// Call calls a tool that gives no data, at the data plane of c, and returns the structured content of its result: list_datasets
+// or describe_contract. client signs. Nothing in the result is signed by anybody.
 func Call(ctx context.Context, client *http.Client, c *contract.Contract, tool string, arguments any) ([]byte, error) {
 	res, err := call(ctx, client, c.Parties.DataPlane.URL, tool, arguments)
 	if err != nil {
@@ -75,7 +75,7 @@ func Call(ctx context.Context, client *http.Client, c *contract.Contract, tool s
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	return Result(structured)
+	return structured, nil
 }
 
 // call returns the result of a call that was not refused.
