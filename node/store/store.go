@@ -98,6 +98,7 @@ type Conversation struct {
 // ConversationFilter selects conversations; empty fields match everything.
 type ConversationFilter struct {
 	Own, Peer, Role, Phase string
+	Oldest                 bool // those updated longest ago instead of the newest
 	Limit                  int
 }
 
@@ -109,7 +110,7 @@ type Conversations interface {
 	// PutConversation is a compare-and-swap: expect is the version the caller read (0: there must be none), the stored
 	// version becomes expect+1 whatever c.Version says. ErrConflict otherwise. Created is kept from the first Put.
 	PutConversation(c Conversation, expect int64) error
-	// ListConversations is ordered by last update, newest first.
+	// ListConversations is ordered by last update, newest first or, with Oldest, last.
 	ListConversations(f ConversationFilter) ([]Conversation, error)
 }
 

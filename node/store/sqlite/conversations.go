@@ -68,8 +68,12 @@ func (t *tx) ListConversations(f store.ConversationFilter) ([]store.Conversation
 	case f.Own != "" && f.Phase != "":
 		where = "own = ?1 AND phase = ?4 AND ?2 = ''"
 	}
+	order := "DESC"
+	if f.Oldest {
+		order = "ASC"
+	}
 	return all(t, scanConversation, "SELECT "+conversationColumns+" FROM conversations WHERE "+where+` AND (?3 = '' OR role = ?3)
-		ORDER BY updated DESC, own, peer, context_id LIMIT ?5`, f.Own, f.Peer, f.Role, f.Phase, limit(f.Limit))
+		ORDER BY updated `+order+`, own, peer, context_id LIMIT ?5`, f.Own, f.Peer, f.Role, f.Phase, limit(f.Limit))
 }
 
 const envelopeColumns = "digest, own, peer, context_id, seq, direction, bytes, reply_to, created, plaintext, salt"

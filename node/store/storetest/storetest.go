@@ -163,6 +163,7 @@ func conversations(t *testing.T, s store.Store) {
 	}
 	equal(t, list(store.ConversationFilter{}), []store.Conversation{other, c})
 	equal(t, list(store.ConversationFilter{Limit: 1}), []store.Conversation{other})
+	equal(t, list(store.ConversationFilter{Limit: 1, Oldest: true}), []store.Conversation{c})
 	equal(t, list(store.ConversationFilter{Own: own, Peer: peer, Role: "buyer", Phase: "agreed"}), []store.Conversation{c})
 	for _, f := range []store.ConversationFilter{{Own: peer}, {Peer: "x"}, {Role: "vendor"}, {Phase: "x"}} {
 		equal(t, list(f), []store.Conversation{})
