@@ -13,7 +13,7 @@ TEST_ARGS ?=
 INTEROP   := $(CURDIR)/.cache
 MCP       := $(CURDIR)/.cache/mcp
 
-.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop test-mcp conformance
+.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop tck test-mcp conformance
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,9 +62,18 @@ test-mcp: tools-c ## the official MCP TypeScript SDK and Inspector use a contrac
 	$(GO) vet -tags mcpclients ./cmd/treaty
 	MCP_CLIENTS=$(MCP) $(GO) test -tags mcpclients -timeout 10m -count=1 -run 'TestStockMCPClients' -v ./cmd/treaty
 
+tck: ## the official A2A TCK from the checkout TCK_DIR (ARGS=-update writes docs/tck.md)
+	@test -n "$(TCK_DIR)" || { echo 'TCK_DIR=… names a checkout of a2aproject/a2a-tck, branch 1.0-dev' >&2; exit 1; }
+	@cmp -s tools/tck/requirements.txt $(INTEROP)/tck-venv/made-from || { $(or $(PYTHON),python3) -m venv --clear $(INTEROP)/tck-venv && \
+	  $(INTEROP)/tck-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r tools/tck/requirements.txt && \
+	  cp tools/tck/requirements.txt $(INTEROP)/tck-venv/made-from; }
+	TCK_DIR=$(abspath $(TCK_DIR)) TCK_PYTHON=$(INTEROP)/tck-venv/bin/python \
+	  $(GO) test -tags tck -timeout 10m -count=1 -run TestTCK -v ./node/gateway/a2a $(if $(ARGS),-args $(ARGS))
+
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors tools wellknown *.go | tee /dev/stderr)"
 	$(GO) vet ./...
+	$(GO) vet -tags tck ./node/gateway/a2a
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck ./...
 
 bench: ## our cost beside the floor, in one run
