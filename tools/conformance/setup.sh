@@ -22,6 +22,7 @@ echo "conformance: installing the official MCP suite and clients into $dir" >&2
 rm -rf "$dir"
 mkdir -p "$dir"
 cp "$here/package.json" "$here/package-lock.json" "$dir/"
+# Not "npm ci": it wants every system's optional packages in the lock file, and one of them cannot be had.
 (cd "$dir" && npm install --no-save --ignore-scripts --no-audit --no-fund --loglevel=error) >&2 || {
 	echo 'could not install tools/conformance/package-lock.json: a package registry (or an npm cache with these versions) is needed once' >&2
 	exit 1
