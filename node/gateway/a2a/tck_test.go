@@ -5,13 +5,11 @@
 package a2a
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
-	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -23,82 +21,9 @@ import (
 	"testing"
 	"time"
 
-	sdk "github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/a2aproject/a2a-go/v2/a2asrv"
-
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/wellknown"
 )
-
-// tckAgent behaves as the TCK's scenarios want, by the prefix of the message's id. (scenarios/*.feature)
-type tckAgent struct{}
-
-// Execute implements a2asrv.AgentExecutor.
-func (tckAgent) Execute(ctx context.Context, exec *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
-	return func(yield func(sdk.Event, error) bool) {
-		id := exec.Message.ID
-		is := func(prefix string) bool { return strings.HasPrefix(id, prefix) }
-		if is("tck-message-response") {
-			yield(sdk.NewMessage(sdk.MessageRoleAgent, sdk.NewTextPart("Direct message response")), nil)
-			return
-		}
-		send := func(e sdk.Event) bool { return yield(e, nil) }
-		status := func(s sdk.TaskState, m *sdk.Message) bool { return send(sdk.NewStatusUpdateEvent(exec, s, m)) }
-		artifact := func(parts ...*sdk.Part) bool { return send(sdk.NewArtifactEvent(exec, parts...)) }
-		if exec.StoredTask == nil && !send(sdk.NewSubmittedTask(exec, exec.Message)) {
-			return
-		}
-		file := sdk.NewRawPart([]byte("file content"))
-		if is("tck-artifact-file-url") {
-			file = sdk.NewFileURLPart("https://example.com/output.txt", "text/plain")
-		}
-		file.Filename, file.MediaType = "output.txt", "text/plain"
-
-		working := func() bool { return status(sdk.TaskStateWorking, nil) }
-		ok := true
-		switch {
-		case is("tck-input-required"):
-			status(sdk.TaskStateInputRequired, nil)
-			return
-		case is("tck-reject-task"):
-			status(sdk.TaskStateRejected, sdk.NewMessageForTask(sdk.MessageRoleAgent, exec, sdk.NewTextPart("rejected")))
-			return
-		case is("tck-artifact-text"):
-			ok = artifact(sdk.NewTextPart("Generated text content"))
-		case is("tck-artifact-file"):
-			ok = artifact(file)
-		case is("tck-artifact-data"):
-			ok = artifact(sdk.NewDataPart(map[string]any{"key": "value", "count": 42}))
-		case is("tck-stream-artifact-file"):
-			ok = working() && artifact(file)
-		case is("tck-stream-artifact-chunked"):
-			first := sdk.NewArtifactEvent(exec, sdk.NewTextPart("chunk-1 "))
-			last := sdk.NewArtifactUpdateEvent(exec, first.Artifact.ID, sdk.NewTextPart("chunk-2"))
-			last.LastChunk = true
-			ok = working() && send(first) && send(last)
-		case is("tck-stream-002"):
-		case is("tck-stream-"):
-			ok = working() && artifact(sdk.NewTextPart("Streamed text content"))
-		case is("test-resubscribe-message-id"):
-			if ok = working(); ok {
-				select {
-				case <-time.After(4 * time.Second):
-				case <-ctx.Done():
-				}
-			}
-		}
-		if ok {
-			status(sdk.TaskStateCompleted, sdk.NewMessageForTask(sdk.MessageRoleAgent, exec, sdk.NewTextPart("Hello from TCK")))
-		}
-	}
-}
-
-// Cancel implements a2asrv.AgentExecutor.
-func (tckAgent) Cancel(_ context.Context, exec *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
-	return func(yield func(sdk.Event, error) bool) {
-		yield(sdk.NewStatusUpdateEvent(exec, sdk.TaskStateCanceled, nil), nil)
-	}
-}
 
 // What does not pass, and why. Anything else that fails, and anything here that passes, fails the test.
 var tckExpected = map[string]string{
@@ -122,7 +47,7 @@ func TestTCK(t *testing.T) {
 	b := newBench(t)
 	cfg := must(b.config.withDefaults())
 	cfg.Now, cfg.Poll = time.Now, 50*time.Millisecond
-	gateway := must(newServer(cfg, tckAgent{}))
+	gateway := must(newServer(cfg, scenarioAgent{}))
 	mux := http.NewServeMux()
 	server := httptest.NewTLSServer(mux)
 	defer server.Close()
