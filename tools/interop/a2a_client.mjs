@@ -59,6 +59,10 @@ const commands = {
     }
     return sdk.AgentCard.toJSON(card);
   },
+  async sign(c) {
+    const { kid, alg } = c.jwk;
+    return sdk.generateAgentCardSignature(c.jwk, { kid, alg, typ: 'JOSE' })(c.card);
+  },
   async send(c) {
     const part = c.mediaType
       ? { raw: Buffer.from(c.text).toString('base64'), mediaType: c.mediaType }

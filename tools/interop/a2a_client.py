@@ -15,6 +15,7 @@ import anyio
 import httpx
 from a2a.client import ClientCallContext, ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import (
+    AgentCard,
     CancelTaskRequest,
     GetTaskRequest,
     ListTasksRequest,
@@ -25,8 +26,8 @@ from a2a.types.a2a_pb2 import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
-from a2a.utils.signing import create_signature_verifier
-from google.protobuf.json_format import MessageToDict
+from a2a.utils.signing import create_agent_card_signer, create_signature_verifier
+from google.protobuf.json_format import MessageToDict, ParseDict
 from jwt.api_jwk import PyJWK
 
 logging.disable(logging.CRITICAL)
@@ -79,6 +80,11 @@ class Commands:
     async def card(self, c):
         async with await self.client(c) as client:
             return MessageToDict(client._card)
+
+    async def sign(self, c):
+        key = c["jwk"]
+        signer = create_agent_card_signer(PyJWK.from_dict(key), {"kid": key["kid"], "alg": key["alg"], "typ": "JOSE"})
+        return MessageToDict(signer(ParseDict(c["card"], AgentCard())))
 
     async def send(self, c):
         async with await self.client(c, c.get("streaming", False)) as client:
