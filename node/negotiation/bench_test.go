@@ -28,7 +28,7 @@ import (
 // goal allows: 1.5 times the cryptography, and the commit.
 func BenchmarkReceive(b *testing.B) {
 	w := newWorld(b)
-	w.vendor.maxOpen = 1 << 20 // they stay open
+	w.vendor.maxOpen, w.vendor.perHour = 1<<20, 1<<20 // they stay open
 	w.serve(w.vendor)
 	f := newFloor(b, w)
 	const batch = 50

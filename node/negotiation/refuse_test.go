@@ -406,6 +406,27 @@ func TestInvariant11_OpenConversationsAreBounded(t *testing.T) {
 	w.puppet(w.buyer).agree()
 }
 
+// TestInvariant11_OpeningsAreBounded: one buyer cannot fill the store by opening and ending conversations.
+func TestInvariant11_OpeningsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.vendor.perHour = 8 // two of them at once
+	w.serve(w.vendor)
+	for range 2 {
+		w.puppet(w.buyer).agree()
+	}
+	p := w.puppet(w.buyer)
+	opening := p.opening()
+	_, err := p.receive(opening)
+	w.code(err, envelope.CodeUnavailable)
+	w.puppet(w.third).agree() // nobody else suffers
+	w.advance(8 * time.Minute)
+	w.puppet(w.buyer).agree()
+	p = w.puppet(w.buyer)
+	_, err = p.receive(p.opening())
+	w.code(err, envelope.CodeUnavailable)
+}
+
 // TestC9_ConversationsDoNotMix: neither by the same contextId nor by messages of one in the other.
 func TestC9_ConversationsDoNotMix(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ type Decider interface {
 	Decide(ctx context.Context, ask Ask, now time.Time) (policy.Outcome, error)
 }
 
-// Config sets up a Service. All fields are needed except Decider (no dataset on offer), Connector (never a buyer), MaxOpen,
+// Config sets up a Service. All fields are needed except Decider (no dataset on offer), Connector (never a buyer), MaxOpen, PerHour,
 // Sleep and Log.
 type Config struct {
 	Keys      func() Keys
@@ -85,6 +85,7 @@ type Config struct {
 	Lifetime  time.Duration                                    // of a message
 	Deadline  time.Duration                                    // of a conversation
 	MaxOpen   int                                              // conversations that one buyer may have open at a time; 0: 64
+	PerHour   int                                              // conversations that one buyer may open in an hour; 0: 240
 	Sleep     func(ctx context.Context, d time.Duration) error // between the buyer's retries; nil: time passes
 	Log       *slog.Logger
 }
@@ -94,6 +95,7 @@ type Service struct {
 	cfg      Config
 	driven   inFlight
 	refusals refusals
+	openings openings
 }
 
 // ErrUnproven: a document without proof, in which whoever serves it can have put any key.
@@ -109,10 +111,13 @@ func New(cfg Config) *Service {
 	if cfg.MaxOpen <= 0 {
 		cfg.MaxOpen = defaultMaxOpen
 	}
+	if cfg.PerHour <= 0 {
+		cfg.PerHour = defaultOpenPerHour
+	}
 	if cfg.Sleep == nil {
 		cfg.Sleep = sleep
 	}
-	return &Service{cfg: cfg, driven: inFlight{running: map[string]bool{}}}
+	return &Service{cfg: cfg, driven: inFlight{running: map[string]bool{}}, openings: openings{perHour: cfg.PerHour}}
 }
 
 // Result is what a received envelope led to.
@@ -354,6 +359,9 @@ func (s *Service) admit(tx store.Tx, conv store.Conversation) error {
 		if open += len(list); open >= s.cfg.MaxOpen {
 			return refuse(envelope.CodeUnavailable, "%d conversations are open already; conclude some first", open)
 		}
+	}
+	if peer, err := did.Parse(conv.Peer); err != nil || !s.openings.allow(peer, s.cfg.Now()) {
+		return refuse(envelope.CodeUnavailable, "too many conversations were opened in the last hour; try again later")
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ type party struct {
 	svc                              *negotiation.Service
 	decider                          negotiation.Decider
 	contracts                        func(did.DID) error
-	maxOpen                          int
+	maxOpen, perHour                 int
 	changeMeta                       func(*metaproto.Policy)
 	resolving                        func(did.DID) error
 	decisions                        int
@@ -240,7 +240,7 @@ func (w *world) serve(p *party) {
 			}
 			return m
 		},
-		Decider: p.decider, Connector: w, Now: w.Now, Skew: skew, Lifetime: lifetime, Deadline: deadline, Sleep: w.sleep, MaxOpen: p.maxOpen,
+		Decider: p.decider, Connector: w, Now: w.Now, Skew: skew, Lifetime: lifetime, Deadline: deadline, Sleep: w.sleep, MaxOpen: p.maxOpen, PerHour: p.perHour,
 	})
 }
 
