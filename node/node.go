@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -87,6 +88,8 @@ type Node struct {
 	offer    *catalogue   // nil: no dataset on offer
 	nego     *negotiation.Service
 	public   http.Handler
+
+	unwritable atomic.Bool // the last attempt to write the store on our own account failed
 
 	driving sync.WaitGroup
 	life    context.Context //nolint:containedctx // the time the node runs: conversations outlive the request that starts them
@@ -230,11 +233,17 @@ func (n *Node) ready(ctx context.Context) error {
 	if err := n.id.own.ready(ctx); err != nil {
 		return err
 	}
+	if n.unwritable.Load() {
+		return errUnwritable
+	}
 	return n.db.View(ctx, func(tx store.Tx) error {
 		_, err := tx.Head()
 		return err
 	})
 }
+
+// errUnwritable: a full disk, for example. Reading may go on for long, and every message be answered with an internal error.
+var errUnwritable = errors.New("the store cannot be written")
 
 // Run listens, calls ready when both listeners answer, and serves until ctx ends or something breaks. It closes the node.
 func (n *Node) Run(ctx context.Context, ready func()) (err error) {
@@ -305,14 +314,23 @@ func (n *Node) housekeeping(ctx context.Context) error {
 			if err := n.nego.Sweep(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("sweep", "err", err)
 			}
-			if err := n.clock.Persist(ctx, false); err != nil && ctx.Err() == nil {
-				n.log.Error("clock", "err", err)
+			if err := n.clock.Persist(ctx, false); ctx.Err() == nil {
+				n.kept(err)
 			}
 			if err := n.forget(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("deleting answers whose retention has ended", "err", err)
 			}
 		}
 	}
+}
+
+// kept notes whether the clock's floor could be: the one thing that is written whether or not anybody calls. Where it cannot be
+// written, nothing can.
+func (n *Node) kept(err error) {
+	if err != nil {
+		n.log.Error("clock", "err", err)
+	}
+	n.unwritable.Store(err != nil)
 }
 
 // forget deletes received data whose retention has ended: the contract's promise.
