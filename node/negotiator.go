@@ -5,7 +5,6 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/gateway/a2a"
@@ -84,18 +83,14 @@ func (n negotiator) List(ctx context.Context, caller did.DID, f a2a.ListFilter) 
 
 // view is a conversation with the last envelope that went to the caller.
 func (n negotiator) view(tx store.Tx, conv store.Conversation) (a2a.Reply, error) {
-	envelopes, err := tx.ListEnvelopes(conv.Own, conv.Peer, conv.ContextID)
-	if err != nil {
-		return a2a.Reply{}, err
-	}
 	phase := negotiation.Phase(conv.Phase)
 	reply := a2a.Reply{TaskID: conv.TaskID, ContextID: conv.ContextID, State: taskStates[phase], Updated: conv.Updated}
-	slices.Reverse(envelopes)
-	for _, e := range envelopes {
-		if e.Direction == store.Out {
-			reply.Envelope, reply.Artifact = e.Bytes, phase == negotiation.PhaseInForce
-			break
-		}
+	// What the caller itself has sent, and how much, costs nothing here.
+	switch last, err := tx.LastEnvelope(conv.Own, conv.Peer, conv.ContextID); {
+	case err == nil:
+		reply.Envelope, reply.Artifact = last.Bytes, phase == negotiation.PhaseInForce
+	case !errors.Is(err, store.ErrNotFound):
+		return a2a.Reply{}, err
 	}
 	return reply, nil
 }

@@ -19,7 +19,7 @@
 // # Methods of Tx
 //
 //	Conversations  GetConversation FindConversation PutConversation ListConversations
-//	Envelopes      PutEnvelope GetEnvelope ReplyOf ListEnvelopes
+//	Envelopes      PutEnvelope GetEnvelope ReplyOf LastEnvelope ListEnvelopes
 //	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch
 //	Budgets        Reserve GetUsage
 //	Receipts       PutReceipt GetReceipt ListReceipts
@@ -140,6 +140,8 @@ type Envelopes interface {
 	GetEnvelope(own string, digest canon.Digest) (EnvelopeRecord, error)
 	// ReplyOf returns the Out envelope whose ReplyTo is digest.
 	ReplyOf(own string, digest canon.Digest) (EnvelopeRecord, error)
+	// LastEnvelope returns the conversation's Out envelope with the highest Seq.
+	LastEnvelope(own, peer, contextID string) (EnvelopeRecord, error)
 	// ListEnvelopes returns the whole conversation, ordered by Seq.
 	ListEnvelopes(own, peer, contextID string) ([]EnvelopeRecord, error)
 }

@@ -99,6 +99,11 @@ func (t *tx) ReplyOf(own string, d canon.Digest) (store.EnvelopeRecord, error) {
 	return one(t, scanEnvelope, "SELECT "+envelopeColumns+" FROM envelopes WHERE own = ? AND reply_to = ?", own, d[:])
 }
 
+func (t *tx) LastEnvelope(own, peer, contextID string) (store.EnvelopeRecord, error) {
+	return one(t, scanEnvelope, "SELECT "+envelopeColumns+" FROM envelopes WHERE own = ? AND peer = ? AND context_id = ? AND direction = ? ORDER BY seq DESC LIMIT 1",
+		own, peer, contextID, store.Out)
+}
+
 func (t *tx) ListEnvelopes(own, peer, contextID string) ([]store.EnvelopeRecord, error) {
 	return all(t, scanEnvelope, "SELECT "+envelopeColumns+" FROM envelopes WHERE own = ? AND peer = ? AND context_id = ? ORDER BY seq, direction", own, peer, contextID)
 }

@@ -244,6 +244,8 @@ func envelopes(t *testing.T, s store.Store) {
 	missing(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.ReplyOf(own, canon.Digest{}) })
 	equal(t, read(t, s, func(tx store.Tx) ([]store.EnvelopeRecord, error) { return tx.ListEnvelopes(own, peer, "A") }), []store.EnvelopeRecord{in, out})
 	equal(t, read(t, s, func(tx store.Tx) ([]store.EnvelopeRecord, error) { return tx.ListEnvelopes(own, stranger, "A") }), []store.EnvelopeRecord{})
+	equal(t, read(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.LastEnvelope(own, peer, "A") }), out)
+	missing(t, s, func(tx store.Tx) (store.EnvelopeRecord, error) { return tx.LastEnvelope(own, stranger, "A") })
 
 	// Invariant 8: the same message a second time finds the first.
 	for name, change := range map[string]func(*store.EnvelopeRecord){
