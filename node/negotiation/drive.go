@@ -460,16 +460,19 @@ func (s *Service) each(ctx context.Context, role message.Role, f func(store.Conv
 	if err != nil {
 		return err
 	}
+	// One that cannot be read or moved does not keep the others from their turn.
+	var errs []error
 	for _, conv := range open {
 		ses, err := decodeSession(conv)
-		if err != nil {
-			return err
+		if err == nil {
+			err = f(conv, ses)
 		}
-		if err := f(conv, ses); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Withdraw ends a conversation from this side and tells the peer. It is durable when it returns, told or not. A buyer whose
