@@ -89,14 +89,20 @@ func (n *Node) current(next http.Handler) http.Handler {
 func (n *Node) keepIdentity(ctx context.Context) error {
 	tick := time.NewTicker(identityEvery)
 	defer tick.Stop()
+	last := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := n.Tend(ctx); err != nil && ctx.Err() == nil {
-				n.log.Error("own identity", "err", err)
+			err, text := n.Tend(ctx), ""
+			if err != nil {
+				text = err.Error()
 			}
+			if text != "" && text != last && ctx.Err() == nil { // once, and not every second
+				n.log.Error("own identity; it is tried again every second", "err", err)
+			}
+			last = text
 		}
 	}
 }

@@ -29,8 +29,8 @@ const (
 	crashAhead = "TREATY_TEST_CRASH_AHEAD"
 )
 
-// TestRotateCrash_Process is what is killed: it opens the node, rotates, and retires what is due.
-func TestRotateCrash_Process(t *testing.T) {
+// TestCrash_RotationProcess is what is killed: it opens the node, rotates, and retires what is due.
+func TestCrash_RotationProcess(t *testing.T) {
 	dir := os.Getenv(crashDir)
 	if dir == "" {
 		return // the other test runs it
@@ -44,10 +44,10 @@ func TestRotateCrash_Process(t *testing.T) {
 	}
 }
 
-// TestRotateCrash_EveryPoint kills a process at every point that a rotation, and then a retirement, passes, as often as it
+// TestCrash_Rotation kills a process at every point that a rotation, and then a retirement, passes, as often as it
 // passes it, and starts the node again: it has the old document or the new one, with the keys to it, the log and the folder
 // say the same, and the rotation can be done again.
-func TestRotateCrash_EveryPoint(t *testing.T) {
+func TestCrash_Rotation(t *testing.T) {
 	kills := 0
 	for _, point := range node.CrashPoints() {
 		if !strings.HasPrefix(point, "rotation.") && !strings.HasPrefix(point, "store.commit.") {
@@ -82,7 +82,7 @@ func crashAt(t *testing.T, at string, ahead time.Duration) bool {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRotateCrash_Process$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash_RotationProcess$")
 	cmd.Env = append(os.Environ(), crashDir+"="+dir, crashAhead+"="+ahead.String(), node.CrashEnv+"="+at)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
