@@ -58,7 +58,7 @@ type company struct {
 	done   chan error
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,7 +69,7 @@ func freePort(t *testing.T) string {
 }
 
 // initPair makes a buyer's and a vendor's folder.
-func initPair(t *testing.T, change func(buyer, vendor *node.InitOptions)) (buyer, vendor string) {
+func initPair(t testing.TB, change func(buyer, vendor *node.InitOptions)) (buyer, vendor string) {
 	t.Helper()
 	root, err := os.MkdirTemp("", "treaty")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,42 +70,9 @@ func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.R
 		return httpapi.Rotation{}, err
 	}
 	crashpoint.Hit(crashpoint.RotationKey)
-	rev := did.Revision{Add: []did.Addition{{Relationship: kind.rel, Key: did.MethodSpec{Key: public}}}, Expire: map[string]time.Time{}}
-	until := now.Add(n.cfg.Rotation.Grace)
-	retiring := 0
-	for _, m := range id.agent.Keys(kind.rel) {
-		switch {
-		case m.ID == id.binding.KeyID():
-		case m.Expires.IsZero():
-			rev.Expire[m.ID] = until
-		default:
-			retiring++
-		}
-	}
-	out := httpapi.Rotation{
-		Kind: req.Kind, KID: did.KeyID(id.agent.ID(), string(kind.role), public), Previous: sorted(rev.Expire),
-		UsedFrom: stamp(now.Add(n.cfg.Rotation.Settle)),
-	}
-	if len(rev.Expire) > 0 {
-		out.Until = stamp(until)
-	}
-	if retiring+len(rev.Expire) > maxRetiring {
-		err = &httpapi.Error{Kind: httpapi.KindRefused, Code: codeRotating, Message: fmt.Sprintf("%d keys of this kind are in their grace period already; nothing was changed", retiring), Hint: "`treaty keys list` says until when"}
-	} else {
-		next := id.rec
-		next.Keys = map[string]store.OwnKey{out.KID: {Role: string(kind.role), Since: now}}
-		for kid, k := range id.rec.Keys {
-			next.Keys[kid] = k
-		}
-		err = n.revise(ctx, id, next, rev, now, func(doc *did.Document) []ledger.Entry {
-			out.Document = doc.Hash()
-			return []ledger.Entry{{Type: ledger.KeyRotated, Data: ledger.Rotation{
-				Role: string(kind.role), KeyID: out.KID, Previous: out.Previous, Until: out.Until, Hash: doc.Hash(),
-			}}}
-		})
-	}
+	out, err := n.replaceKey(ctx, id, req, did.Addition{Relationship: kind.rel, Key: did.MethodSpec{Key: public}}, now)
 	if err != nil {
-		if saved != "" { // nobody knows the key: the document that would have named it is not there
+		if saved != "" && !errors.Is(err, errUncertain) { // nobody knows the key: the document that would have named it is not there
 			if rmErr := os.Remove(saved); rmErr != nil {
 				err = errors.Join(err, rmErr)
 			}
@@ -113,6 +81,58 @@ func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.R
 	}
 	out.Note = n.take(ctx)
 	return out, nil
+}
+
+// replaceKey publishes a new key, and an end for those that it replaces.
+func (n *Node) replaceKey(ctx context.Context, id *identity, req httpapi.RotateRequest, add did.Addition, now time.Time) (httpapi.Rotation, error) {
+	role := rotations[req.Kind].role
+	out := httpapi.Rotation{Kind: req.Kind, KID: did.KeyID(id.agent.ID(), string(role), add.Key.Key), Previous: []string{}, UsedFrom: stamp(now.Add(n.cfg.Rotation.Settle))}
+	until := now.Add(n.cfg.Rotation.Grace)
+	if req.Now {
+		until = now
+	}
+	next := id.rec
+	if next.Keys = maps.Clone(next.Keys); next.Keys == nil {
+		next.Keys = map[string]store.OwnKey{}
+	}
+	next.Keys[out.KID] = store.OwnKey{Role: string(role), Since: now}
+	rev := did.Revision{Add: []did.Addition{add}, Expire: map[string]time.Time{}}
+	retiring := 0
+	for _, m := range id.agent.Keys(add.Relationship) {
+		switch {
+		case m.ID == id.binding.KeyID():
+			continue
+		case req.Now:
+			rev.Remove = append(rev.Remove, m.ID)
+			next.Keys[m.ID] = store.OwnKey{Role: string(role), State: store.KeyRetired, Since: next.Keys[m.ID].Since, Until: now}
+		case m.Expires.IsZero():
+			rev.Expire[m.ID] = until
+		default:
+			retiring++
+			continue
+		}
+		out.Previous, out.Until = append(out.Previous, m.ID), stamp(until)
+	}
+	if retiring+len(rev.Expire) > maxRetiring {
+		return out, &httpapi.Error{
+			Kind: httpapi.KindRefused, Code: codeRotating, Message: fmt.Sprintf("%d keys of this kind are in their grace period already; nothing was changed", retiring),
+			Hint: "`treaty keys list` says until when",
+		}
+	}
+	err := n.revise(ctx, id, next, rev, now, func(doc *did.Document) []ledger.Entry {
+		out.Document = doc.Hash()
+		return append([]ledger.Entry{{Type: ledger.KeyRotated, Data: ledger.Rotation{
+			Role: string(role), KeyID: out.KID, Previous: out.Previous, Until: out.Until, Hash: doc.Hash(),
+		}}}, retirements(next.Keys, rev.Remove, doc)...)
+	})
+	return out, err
+}
+
+func retirements(keys map[string]store.OwnKey, kids []string, doc *did.Document) (entries []ledger.Entry) {
+	for _, kid := range kids {
+		entries = append(entries, ledger.Entry{Type: ledger.KeyRetired, Data: ledger.Retirement{Role: keys[kid].Role, KeyID: kid, Hash: doc.Hash()}})
+	}
+	return entries
 }
 
 func conflict() error {
@@ -179,14 +199,19 @@ func (n *Node) revise(ctx context.Context, id *identity, next store.Identity, re
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrConflict) {
+	switch {
+	case errors.Is(err, store.ErrConflict):
 		return conflict()
-	}
-	if err == nil {
+	case err != nil && !errors.Is(err, store.ErrFull):
+		return fmt.Errorf("%w: %w", errUncertain, err)
+	case err == nil:
 		crashpoint.Hit(crashpoint.RotationCommitted)
 	}
 	return err
 }
+
+// errUncertain: a failing disk may still show the document after the next start (see package sqlite), so the key stays.
+var errUncertain = errors.New("storing the new document")
 
 // take brings into use what is in the store now. It is decided: what fails here is done again by the node itself, every
 // second.
@@ -222,11 +247,7 @@ func (n *Node) retire(ctx context.Context) error {
 	defer n.rotating.Unlock()
 	slices.Sort(due)
 	err := n.revise(ctx, id, id.rec, did.Revision{Remove: due}, now.Truncate(time.Second), func(doc *did.Document) []ledger.Entry {
-		var entries []ledger.Entry
-		for _, kid := range due {
-			entries = append(entries, ledger.Entry{Type: ledger.KeyRetired, Data: ledger.Retirement{Role: id.rec.Keys[kid].Role, KeyID: kid, Hash: doc.Hash()}})
-		}
-		return entries
+		return retirements(id.rec.Keys, due, doc)
 	})
 	var e *httpapi.Error
 	if errors.As(err, &e) && e.Code == codeRotated {

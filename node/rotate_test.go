@@ -190,6 +190,49 @@ func TestRotate_KeyAgreement(t *testing.T) {
 	}
 }
 
+// TestRotate_Now: a key that somebody else may have ends at once, with those that it replaced.
+func TestRotate_Now(t *testing.T) {
+	dir, _ := initPair(t, nil)
+	c := &shifted{}
+	n := open(t, dir, c)
+	first := n.Talking().KeyAgreementKID
+	second := rotate(t, n, httpapi.RotateKeyAgreement)
+	doc := n.Talking().Document
+	flights := []func(hpke.Opener) error{sealed(t, doc, first), sealed(t, doc, second.KID)}
+	r := must[httpapi.Rotation](t)(n.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateKeyAgreement, Now: true}))
+	if len(r.Previous) != 2 || n.Talking().KeyAgreementKID != r.KID {
+		t.Errorf("%+v, named is %s", r, n.Talking().KeyAgreementKID)
+	}
+	for _, flight := range flights {
+		if err := flight(n.Talking().Opener); !errors.Is(err, hpke.ErrRetired) {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, kid := range r.Previous {
+		if _, err := hpke.NamedKey(n.Talking().Document, kid, hpke.SuiteX25519, c.Now()); err == nil {
+			t.Errorf("peers still seal to %s", kid)
+		}
+	}
+	if err := n.Tend(t.Context()); err != nil || len(keyFiles(t, dir)[keystore.Kex]) != 1 || len(n.Talking().Document.Keys(did.KeyAgreement)) != 1 {
+		t.Errorf("not retired: %v", err)
+	}
+}
+
+// BenchmarkRequestSigner is what looking for rotations by other processes adds to every request.
+func BenchmarkRequestSigner(b *testing.B) {
+	dir, _ := initPair(b, nil)
+	n, err := node.Open(b.Context(), dir, node.Options{Process: "treaty"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	for b.Loop() {
+		if n.RequestSigner() == nil {
+			b.Fatal("nobody signs")
+		}
+	}
+}
+
 // TestRotate_Signing: requests are signed by the newest secondary key that peers know, everything else by the binding key.
 func TestRotate_Signing(t *testing.T) {
 	dir, _ := initPair(t, nil)

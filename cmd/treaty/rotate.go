@@ -17,6 +17,7 @@ import (
 )
 
 func (c *cli) rotateCmd() *cobra.Command {
+	var now bool
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Put a new key in the place of an old one, on the running node",
@@ -25,6 +26,7 @@ func (c *cli) rotateCmd() *cobra.Command {
 			"Exit code 3: another rotation was faster, and nothing was changed by this one.",
 		Example: "  treaty rotate key-agreement\n  treaty rotate recovery --key-out offline/recovery-2.age --passphrase-file pass.txt",
 	}
+	cmd.PersistentFlags().BoolVar(&now, "now", false, "end the old key at once: somebody else may have it. What is under way with it fails")
 	for _, k := range []struct{ kind, short string }{
 		{httpapi.RotateKeyAgreement, "New key that peers seal messages to"},
 		{httpapi.RotateSigning, "New secondary key that signs requests; the binding key stays"},
@@ -36,7 +38,7 @@ func (c *cli) rotateCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.rotate(cmd.Context(), httpapi.RotateRequest{Kind: k.kind, Document: status.Document.String()}, "")
+				return c.rotate(cmd.Context(), httpapi.RotateRequest{Kind: k.kind, Document: status.Document.String(), Now: now}, "")
 			}),
 		})
 	}
@@ -52,7 +54,7 @@ func (c *cli) rotateCmd() *cobra.Command {
 				"public half only. Run it where --key-out is out of the reach of the node's user, or move the file there.",
 			Example: "  treaty rotate " + k.kind + " --key-out offline/" + k.kind + "-2.age --passphrase-file pass.txt",
 			RunE: verb(func(cmd *cobra.Command, _ []string) error {
-				return c.rotateOffline(cmd.Context(), k.kind, out, passphraseFile, factor)
+				return c.rotateOffline(cmd.Context(), httpapi.RotateRequest{Kind: k.kind, Now: now}, out, passphraseFile, factor)
 			}),
 		}
 		sub.Flags().StringVar(&out, "key-out", "", "file for the new private key, out of the node's reach")
@@ -70,7 +72,7 @@ func (c *cli) status(ctx context.Context) (s httpapi.Status, err error) {
 
 // rotateOffline makes the key in this process. It is on disk before the node publishes its public half; a key that the node
 // refuses is taken away again.
-func (c *cli) rotateOffline(ctx context.Context, kind, out, passphraseFile string, factor int) error {
+func (c *cli) rotateOffline(ctx context.Context, req httpapi.RotateRequest, out, passphraseFile string, factor int) error {
 	if out == "" || passphraseFile == "" {
 		return usage("say where the new key goes (--key-out) and what seals it (--passphrase-file)")
 	}
@@ -84,12 +86,13 @@ func (c *cli) rotateOffline(ctx context.Context, kind, out, passphraseFile strin
 		return err
 	}
 	public, err := node.NewOfflineKey(node.OfflineKey{
-		Kind: kind, DID: status.DID, Dir: c.dir, Out: out, Passphrase: string(bytes.TrimRight(passphrase, "\r")), WorkFactor: factor,
+		Kind: req.Kind, DID: status.DID, Dir: c.dir, Out: out, Passphrase: string(bytes.TrimRight(passphrase, "\r")), WorkFactor: factor,
 	})
 	if err != nil {
 		return usage("%v", err)
 	}
-	err = c.rotate(ctx, httpapi.RotateRequest{Kind: kind, Document: status.Document.String(), PublicKey: public}, out)
+	req.Document, req.PublicKey = status.Document.String(), public
+	err = c.rotate(ctx, req, out)
 	var e *httpapi.Error
 	if errors.As(err, &e) && (e.Kind == httpapi.KindRefused || e.Kind == httpapi.KindUsage) {
 		if rmErr := os.Remove(out); rmErr != nil { // the node has not published it

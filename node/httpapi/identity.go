@@ -115,6 +115,9 @@ type RotateRequest struct {
 	Document string `json:"document,omitempty"`
 	// PublicKey is the new Ed25519 key of kind human or recovery, whose private half the node never sees.
 	PublicKey []byte `json:"publicKey,omitempty"`
+	// Now retires the keys that are replaced at once, and all of their kind with them: somebody else may have them. What is sealed to them and under way
+	// is lost, and negotiations with peers that have the older document in their cache fail until they look again.
+	Now bool `json:"now,omitempty"`
 }
 
 // Rotation is what a rotation led to.
