@@ -10,9 +10,10 @@ LDFLAGS   := -X github.com/treaty-node/treaty/node.Version=$(VERSION)
 KEEP      ?=
 FUZZTIME  ?= 30s
 TEST_ARGS ?=
-INTEROP   := $(CURDIR)/.cache/interop-venv
+INTEROP   := $(CURDIR)/.cache
+MCP       := $(CURDIR)/.cache/mcp
 
-.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop
+.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop tck test-mcp conformance
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,7 +38,7 @@ build: tools-c ## build bin/treaty (static), bin/treaty-dataplane and bin/treaty
 demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
 	$(BIN)/treaty demo $(if $(KEEP),--keep)
 
-test: tools-c lint unit crash test-interop ## everything, race detector on
+test: tools-c lint unit crash conformance test-mcp test-interop ## everything, race detector on
 
 unit: tools-softhsm
 	$(GO) test -race -timeout 20m $(TEST_ARGS) ./...
@@ -45,14 +46,34 @@ unit: tools-softhsm
 crash: ## SIGKILL each process at every commit point and check that both companies agree
 	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash' -v ./cmd/treaty ./node
 
-test-interop: ## against the official ANP Python SDK, both ways, over TLS on loopback (ARGS=-update writes docs/interop.md)
+test-interop: ## with the official SDKs of ANP (Python) and A2A (JavaScript, Python), over TLS on loopback (ARGS=-update writes docs/interop.md)
 	tools/interop/setup.sh $(INTEROP)
 	$(GO) vet -tags interop ./tools/interop
-	INTEROP_PYTHON=$(INTEROP)/bin/python $(GO) test -tags interop -timeout 5m -count=1 -v ./tools/interop $(if $(ARGS),-args $(ARGS))
+	INTEROP_PYTHON=$(INTEROP)/interop-venv/bin/python INTEROP_NODE=$(INTEROP)/interop-js/node INTEROP_NODE_MODULES=$(INTEROP)/interop-js/node_modules \
+	  $(GO) test -tags interop -timeout 5m -count=1 -v ./tools/interop $(if $(ARGS),-args $(ARGS))
+
+conformance: ## the official MCP conformance suite against our HTTP stack (expected failures: tools/conformance)
+	tools/conformance/setup.sh $(MCP)
+	$(GO) run ./tools/conformance $(MCP)/node $(MCP)/node_modules/@modelcontextprotocol/conformance/dist/index.js \
+	  server --url {url} --suite all --expected-failures tools/conformance/expected-failures.yml
+
+test-mcp: tools-c ## the official MCP TypeScript SDK and Inspector use a contract through treaty proxy
+	tools/conformance/setup.sh $(MCP)
+	$(GO) vet -tags mcpclients ./cmd/treaty
+	MCP_CLIENTS=$(MCP) $(GO) test -tags mcpclients -timeout 10m -count=1 -run 'TestStockMCPClients' -v ./cmd/treaty
+
+tck: ## the official A2A TCK from the checkout TCK_DIR (ARGS=-update writes docs/tck.md)
+	@test -n "$(TCK_DIR)" || { echo 'TCK_DIR=… names a checkout of a2aproject/a2a-tck, branch 1.0-dev' >&2; exit 1; }
+	@cmp -s tools/tck/requirements.txt $(INTEROP)/tck-venv/made-from || { $(or $(PYTHON),python3) -m venv --clear $(INTEROP)/tck-venv && \
+	  $(INTEROP)/tck-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input -r tools/tck/requirements.txt && \
+	  cp tools/tck/requirements.txt $(INTEROP)/tck-venv/made-from; }
+	TCK_DIR=$(abspath $(TCK_DIR)) TCK_PYTHON=$(INTEROP)/tck-venv/bin/python \
+	  $(GO) test -tags tck -timeout 10m -count=1 -run TestTCK -v ./node/gateway/a2a $(if $(ARGS),-args $(ARGS))
 
 lint: ## formatting, vet, staticcheck
 	@test -z "$$(gofmt -l cmd did hpke metaproto node testvectors tools wellknown *.go | tee /dev/stderr)"
 	$(GO) vet ./...
+	$(GO) vet -tags tck ./node/gateway/a2a
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck ./...
 
 bench: ## our cost beside the floor, in one run

@@ -312,7 +312,7 @@ func anchors(page string) []string {
 func TestProtocolDocumented(t *testing.T) {
 	page := string(read(t, "docs/protocol.md"))
 	must := []string{
-		envelope.ExtensionURI, envelope.MediaType, envelope.TokenType, string(hpke.SuiteX25519), contract.DocumentType, contract.OfferType,
+		envelope.ExtensionURI, envelope.MediaType, envelope.ContractMediaType, envelope.ReceiptMediaType, envelope.EvidenceMediaType, envelope.TokenType, string(hpke.SuiteX25519), contract.DocumentType, contract.OfferType,
 		contract.ActivationType, contract.RevocationType, contract.ReceiptType, contract.QueryType, metaproto.AgreementType, evidence.Type,
 		datatools.MetaReceipt, datatools.QueryRecords, datatools.DescribeContract, datatools.ListDatasets,
 	}

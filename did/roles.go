@@ -30,6 +30,13 @@ func (d *Document) binding() (VerificationMethod, error) {
 	return VerificationMethod{}, fmt.Errorf("%w: %s", ErrBinding, d.id)
 }
 
+// Bound reports whether the key that the DID carries vouches for the whole of a document that [Document.Verify] has accepted.
+// Without a fingerprint in the DID nothing does; nor in a k1_ document without proof, whose host can have added any key.
+func (d *Document) Bound() bool {
+	profile := d.id.Profile()
+	return (profile == ProfileE1 || profile == ProfileK1) && d.parts.present
+}
+
 // role is what a key serves for, by the relationships it is in.
 type role string
 

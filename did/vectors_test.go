@@ -275,20 +275,29 @@ func TestANPPublishedDocuments(t *testing.T) {
 }
 
 // The builder's fixture documents carry neither a real fingerprint nor real keys: half of the made-up Ed25519
-// keys are no points of the curve. Both is found out.
+// keys are no points of the curve. The device manifests' document holds a method of another DID. All is found out.
 func TestANPBuilderDocumentsAreRefused(t *testing.T) {
-	file, err := testvectors.Load[map[string]json.RawMessage]("anp/vnext_did_builder_fixtures.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"expected_build", "expected_add", "expected_update", "expected_remove"} {
-		raw := file[name]
-		if _, err := ParseDocument(raw); !errors.Is(err, ErrSyntax) {
-			t.Errorf("%s: %v", name, err)
+	for _, test := range []struct {
+		file  string
+		names []string
+		want  error
+	}{
+		{"anp/vnext_did_builder_fixtures.json", []string{"expected_build", "expected_add", "expected_update", "expected_remove"}, ErrKey},
+		{"anp/vnext_device_manifest_fixtures.json", []string{"base_did_document"}, ErrDocument},
+	} {
+		file, err := testvectors.Load[map[string]json.RawMessage](test.file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		raw = bytes.ReplaceAll(raw, []byte("e1_fixture"), []byte("e1_TzEBgIcHmLjwuFomfsQSV6cifXvw-DW5MpIl4Q2I6ik"))
-		if _, err := ParseDocument(raw); !errors.Is(err, ErrKey) {
-			t.Errorf("%s: %v", name, err)
+		for _, name := range test.names {
+			raw := file[name]
+			if _, err := ParseDocument(raw); !errors.Is(err, ErrSyntax) {
+				t.Errorf("%s: %v", name, err)
+			}
+			raw = bytes.ReplaceAll(raw, []byte("e1_fixture"), []byte("e1_TzEBgIcHmLjwuFomfsQSV6cifXvw-DW5MpIl4Q2I6ik"))
+			if _, err := ParseDocument(raw); !errors.Is(err, test.want) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

@@ -45,7 +45,11 @@ func (n *Node) Resolve(ctx context.Context, target string) ([]httpapi.ResolveRes
 			ProofCreated: stamp(r.Verification.Created), Hash: r.Document.Hash(), FirstSeen: r.FirstSeen.UTC().Format(time.RFC3339),
 			KeyChanged: r.KeyChanged, MayContract: true, Keys: keyInfos(r.Document), Document: r.Document.Raw(),
 		}
-		if err := errors.Join(n.trust.MayContract(id), r.Document.CheckRoles()); err != nil {
+		unproven := error(nil)
+		if id.Fingerprint() != "" && !r.Document.Bound() {
+			unproven = negotiation.ErrUnproven
+		}
+		if err := errors.Join(n.trust.MayContract(id), r.Document.CheckRoles(), unproven); err != nil {
 			res.MayContract, res.Reason = false, err.Error()
 		}
 		if err := n.record(ctx, negotiation.Introduce(r.Document, r.Verification, "")...); err != nil {

@@ -147,6 +147,25 @@ func TestInit_UnlockOptions(t *testing.T) {
 	}
 }
 
+// TestInit_FindsItself: with a development CA there is no DNS, and the node's own name must lead to it, or the doctor cannot
+// look at it from outside.
+func TestInit_FindsItself(t *testing.T) {
+	for listen, want := range map[string]string{":18443": "127.0.0.1:18443", "0.0.0.0:18443": "127.0.0.1:18443", "127.0.0.1:18443": "127.0.0.1:18443", "127.0.0.1:0": ""} {
+		dir := t.TempDir()
+		o := node.InitOptions{
+			Dir: filepath.Join(dir, "n"), Domain: "buyercorp.test", Listen: listen, DevCA: filepath.Join(dir, "ca"),
+			HumanKeyOut: filepath.Join(dir, "off", "h"), RecoveryKeyOut: filepath.Join(dir, "off", "r"), Passphrase: "a passphrase for tests", WorkFactor: 10,
+		}
+		if _, err := node.Init(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := node.LoadConfig(o.Dir)
+		if err != nil || cfg.Hosts["buyercorp.test:443"] != want {
+			t.Errorf("%s: %v, %v", listen, cfg.Hosts, err)
+		}
+	}
+}
+
 // TestStart_FileModes: what holds keys and is open to others stops the node, with the command that mends it.
 func TestStart_FileModes(t *testing.T) {
 	dir, _ := initPair(t, nil)

@@ -11,9 +11,11 @@ import (
 	"strings"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/did/resolver/fetch"
 	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/node/gateway/a2a"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/wellknown"
 )
@@ -154,7 +156,9 @@ func (e *examination) card(ctx context.Context, doc *did.Document) {
 		return
 	}
 	e.ok("extension", "%s, %d dataset(s) published", wellknown.ExtensionURI, len(params.Schemas))
-	e.transports(card)
+	if common := e.transports(card); common != "" {
+		e.endpoint(ctx, card, common)
+	}
 	if params.DataPlane == nil {
 		if len(params.Schemas) > 0 {
 			e.fail("data plane", theyMend+"name its data plane in the card", "datasets are published, and no data plane")
@@ -171,8 +175,8 @@ func (e *examination) card(ctx context.Context, doc *did.Document) {
 	e.plane(ctx, params.DataPlane.DID, params.DataPlane.URL, theyMend)
 }
 
-// transports compares the card's interfaces with what this node can live with.
-func (e *examination) transports(card *wellknown.VerifiedCard) {
+// transports compares the card's interfaces with what this node can live with, and returns the one it prefers.
+func (e *examination) transports(card *wellknown.VerifiedCard) string {
 	var common, theirs []string
 	for _, i := range card.Interfaces {
 		theirs = append(theirs, fmt.Sprintf("%.40s %.10s", i.ProtocolBinding, i.ProtocolVersion))
@@ -185,9 +189,35 @@ func (e *examination) transports(card *wellknown.VerifiedCard) {
 	if len(common) == 0 {
 		slices.Sort(theirs)
 		e.fail("transports", "metaproto.transports in "+ConfigFile+" names one that the counterparty has", "this node takes %v, the card offers %v", e.n.cfg.Metaproto.Transports, theirs)
-		return
+		return ""
 	}
 	e.ok("transports", "%v in common", common)
+	return common[0]
+}
+
+// endpoint asks where the rounds and the negotiation would go, as this node: whether it answers, verifies this node's DID and
+// lets it in.
+func (e *examination) endpoint(ctx context.Context, card *wellknown.VerifiedCard, transport string) {
+	const name = "meta-protocol endpoint"
+	n := e.n
+	client, err := a2a.NewClient(a2a.ClientConfig{Card: card, HTTP: n.signed, Binding: bindings[transport], Timeout: n.cfg.Limits.PeerTimeout})
+	if err != nil {
+		e.fail(name, theyMend+"publish a usable interface", "%v", err)
+		return
+	}
+	url := client.Interface().URL
+	err = client.Probe(ctx)
+	var refused *a2a.TransportError
+	switch {
+	case err == nil:
+		e.ok(name, "%s answers this node's signed request", url)
+	case errors.As(err, &refused) && refused.Code == string(httpsig.ForbiddenDID):
+		e.fail(name, theyMend+"admit this node: `treaty trust allow "+n.self().Domain()+"` on its side", "%s: its trust policy does not admit this node", url)
+	case errors.As(err, &refused) && refused.Code != "":
+		e.fail(name, "`treaty doctor` says whether others can verify this node", "%s does not accept this node's signature: %v", url, err)
+	default:
+		e.fail(name, theyMend+"answer at the address in its card", "%s: %v", url, err)
+	}
 }
 
 // health is what a health endpoint of ours answers.

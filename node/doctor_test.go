@@ -38,7 +38,8 @@ type stranger struct {
 	document   func([]byte) []byte // what becomes of the signed document
 	card       func([]byte) []byte // of the unsigned card
 	signedCard func([]byte) []byte
-	plane      bool // its data plane runs
+	a2a        http.HandlerFunc // what its A2A interface answers
+	plane      bool             // its data plane runs
 	planeDID   string
 	health     string // DID in the health answer
 	tool       string
@@ -57,7 +58,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 func newStranger(t *testing.T) *stranger {
 	t.Helper()
-	s := &stranger{plane: true, planeDID: "did:wba:data.vendorcorp.test", tool: "query_records", cert: devca.Leaf{Names: []string{"vendorcorp.test"}}}
+	s := &stranger{a2a: noSuchTask, plane: true, planeDID: "did:wba:data.vendorcorp.test", tool: "query_records", cert: devca.Leaf{Names: []string{"vendorcorp.test"}}}
 	s.health = s.planeDID
 	key := must[did.PrivateKey](t)
 	s.key = key(did.GenerateKey(did.Ed25519))
@@ -70,6 +71,18 @@ func newStranger(t *testing.T) *stranger {
 }
 
 func same(b []byte) []byte { return b }
+
+// noSuchTask is the answer of an A2A server (HTTP+JSON) that was asked for a task which it does not have.
+func noSuchTask(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasPrefix(r.URL.Path, "/a2a/v1/tasks/") || r.Header.Get("Signature") == "" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = io.WriteString(w, `{"error":{"code":404,"status":"NOT_FOUND","message":"there is no such task","details":[
+		{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org"}]}}`)
+}
 
 // rewrite changes a JSON object.
 func rewrite(t *testing.T, f func(map[string]any)) func([]byte) []byte {
@@ -112,6 +125,10 @@ func (s *stranger) serve(t *testing.T, ca *devca.CA, addr, planeAddr string) {
 		s.hits.Add(1)
 		w.Header().Set("Date", time.Now().Add(s.clock).UTC().Format(http.TimeFormat))
 		body, ok := answers[r.URL.Path]
+		if strings.HasPrefix(r.URL.Path, "/a2a") {
+			s.a2a(w, r)
+			return
+		}
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -200,6 +217,19 @@ func TestDoctor_Peer(t *testing.T) {
 				m["supportedInterfaces"] = []any{map[string]string{"url": "https://vendorcorp.test/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0"}}
 			})
 		}, fail: []string{"transports"}, says: "GRPC"},
+		{name: "nothing at the endpoint", spoil: func(_ *testing.T, s *stranger) { s.a2a = http.NotFound }, fail: []string{"meta-protocol endpoint"}, says: "404"},
+		{name: "does not admit us", spoil: func(_ *testing.T, s *stranger) {
+			s.a2a = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `DIDWba realm="vendorcorp.test", error="forbidden_did", error_description="no"`)
+				w.WriteHeader(http.StatusForbidden)
+			}
+		}, fail: []string{"meta-protocol endpoint"}, says: "treaty trust allow buyercorp.test"},
+		{name: "cannot verify us", spoil: func(_ *testing.T, s *stranger) {
+			s.a2a = func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `DIDWba realm="vendorcorp.test", error="invalid_did", error_description="no"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}, fail: []string{"meta-protocol endpoint"}, says: "invalid_did"},
 		{name: "data plane down", spoil: func(_ *testing.T, s *stranger) { s.plane = false }, fail: []string{"data plane"}, says: "start the data plane"},
 		{name: "something else in the data plane's place", spoil: func(_ *testing.T, s *stranger) { s.health = "did:wba:evil.test" }, fail: []string{"data plane health"}, says: "did:wba:evil.test"},
 		{name: "data plane with another identity", spoil: func(_ *testing.T, s *stranger) {

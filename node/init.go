@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,7 +205,8 @@ func (o *InitOptions) check() error {
 	return nil
 }
 
-// certificatePaths says where the development CA's certificates stand.
+// certificatePaths says where the development CA's certificates stand, and where the node finds itself with it. It comes before
+// the configuration is written, which has both.
 func (o *InitOptions) certificatePaths() error {
 	if o.DevCA == "" {
 		return nil
@@ -214,6 +216,19 @@ func (o *InitOptions) certificatePaths() error {
 		return err
 	}
 	o.Cert, o.Key = filepath.Join(dir, "tls", "cert.pem"), filepath.Join(dir, "tls", "key.pem")
+	// A development CA means that there is no DNS either: the node has to find itself, for `treaty doctor`.
+	host, port, err := net.SplitHostPort(o.Listen)
+	if own := o.Domain + ":443"; err == nil && port != "0" && o.Hosts[own] == "" {
+		if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+			host = "127.0.0.1"
+		}
+		hosts := maps.Clone(o.Hosts)
+		if hosts == nil {
+			hosts = map[string]string{}
+		}
+		hosts[own] = net.JoinHostPort(host, port)
+		o.Hosts = hosts
+	}
 	o.CA, err = filepath.Abs(filepath.Join(o.DevCA, devca.CertFile))
 	return err
 }
@@ -226,17 +241,6 @@ func (o *InitOptions) certificate() error {
 	ca, err := devca.LoadOrNew(o.DevCA)
 	if err != nil {
 		return err
-	}
-	// A development CA means that there is no DNS either: the node has to find itself, for `treaty doctor`.
-	if own := o.Domain + ":443"; o.Hosts[own] == "" {
-		hosts := maps.Clone(o.Hosts)
-		if hosts == nil {
-			hosts = map[string]string{}
-		}
-		if hosts[own] = o.Listen; strings.HasPrefix(o.Listen, ":") {
-			hosts[own] = "127.0.0.1" + o.Listen
-		}
-		o.Hosts = hosts
 	}
 	return ca.IssueFiles(o.Cert, o.Key, o.Domain)
 }

@@ -35,38 +35,68 @@ func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.Query
 	req := datatools.Input(contract.Request{
 		ContractID: c.ID, Purpose: q.Purpose, Dataset: q.Dataset, Aggregates: q.Aggregates, GroupBy: q.GroupBy, Filters: q.Filters, OrderBy: q.OrderBy, Limit: q.Limit,
 	}).Request(n.self().String())
+	a, err := n.ask(ctx, c, req)
+	if err != nil {
+		return httpapi.QueryResult{}, queryError(err)
+	}
+	receipt, err := a.Receipt.Marshal()
+	if err != nil {
+		return httpapi.QueryResult{}, err
+	}
+	out := httpapi.QueryResult{
+		ContractID: c.ID, Columns: []string{}, Rows: a.Result.Rows, UsedRows: a.Result.UsedRows, TotalRows: a.Result.TotalRows,
+		ResultDigest: a.Receipt.ResultDigest, Receipt: json.RawMessage(receipt),
+	}
+	for _, col := range a.Result.Columns {
+		out.Columns = append(out.Columns, col.Name)
+	}
+	return out, nil
+}
+
+// queryError says who decided what, if anybody did.
+func queryError(err error) error {
+	var refused *mcp.Refused
+	if errors.As(err, &refused) {
+		return errors.Join(&httpapi.Error{Kind: httpapi.KindRefused, Message: refused.Text}, err)
+	}
+	kind := httpapi.KindUnreachable
+	switch {
+	case errors.Is(err, mcp.ErrAnswer):
+		kind = httpapi.KindVerification
+	case !errors.Is(err, mcp.ErrTransport):
+		return err
+	}
+	return errors.Join(&httpapi.Error{Kind: kind, Message: err.Error(), Hint: "nobody decided anything: the data plane did not answer, or not with something that can be verified"}, err)
+}
+
+// ask puts a query to the data plane of c, logs it and what came of it, and keeps the answer. The error is a *mcp.Refused
+// when the data owner refuses.
+func (n *Node) ask(ctx context.Context, c *contract.Contract, req contract.Request) (*mcp.Answer, error) {
 	log := func(kind string, data any) ledger.Entry {
 		return ledger.Entry{Type: kind, Contract: c.ID, Peer: c.Parties.Vendor, Data: data}
 	}
 	if err := n.record(ctx, log(ledger.QuerySent, queryEvent(req))); err != nil {
-		return httpapi.QueryResult{}, err
+		return nil, err
 	}
 	plane, err := did.Parse(c.Parties.DataPlane.DID)
 	if err != nil {
-		return httpapi.QueryResult{}, err
+		return nil, err
 	}
 	doc, err := n.resolver.Resolve(ctx, plane)
 	if err != nil {
 		err = resolveError(err)
-		return httpapi.QueryResult{}, errors.Join(err, n.record(ctx, log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
+		return nil, errors.Join(err, n.record(ctx, log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
 	}
 	answer, err := mcp.Query(ctx, n.data, c, doc, req)
 	var refused *mcp.Refused
 	switch {
 	case errors.As(err, &refused):
-		return httpapi.QueryResult{}, errors.Join(
-			&httpapi.Error{Kind: httpapi.KindRefused, Message: refused.Text},
-			n.record(ctx, log(ledger.QueryRefused, ledger.QueryRefusal{Code: refused.Code, Text: refused.Text})))
+		return nil, errors.Join(err, n.record(ctx, log(ledger.QueryRefused, ledger.QueryRefusal{Code: refused.Code, Text: refused.Text})))
 	case err != nil:
-		kind := httpapi.KindUnreachable
-		if errors.Is(err, mcp.ErrAnswer) {
-			kind = httpapi.KindVerification
-		}
 		// The caller may be gone; what happened is recorded all the same.
-		return httpapi.QueryResult{}, errors.Join(&httpapi.Error{Kind: kind, Message: err.Error(), Hint: "nobody decided anything: the data plane did not answer, or not with something that can be verified"},
-			n.record(context.WithoutCancel(ctx), log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
+		return nil, errors.Join(err, n.record(context.WithoutCancel(ctx), log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
 	}
-	return n.answered(ctx, c, answer, log)
+	return answer, n.answered(ctx, c, answer, log)
 }
 
 // ownContract is a contract in force in which this node is the buyer.
@@ -89,13 +119,13 @@ func (n *Node) ownContract(ctx context.Context, id string) (*contract.Contract, 
 }
 
 // answered stores the data with its deletion date, and logs what came.
-func (n *Node) answered(ctx context.Context, c *contract.Contract, a *mcp.Answer, log func(string, any) ledger.Entry) (httpapi.QueryResult, error) {
+func (n *Node) answered(ctx context.Context, c *contract.Contract, a *mcp.Answer, log func(string, any) ledger.Entry) error {
 	receipt, err := a.Receipt.Marshal()
 	if err != nil {
-		return httpapi.QueryResult{}, err
+		return err
 	}
 	now := n.clock.Now()
-	err = n.db.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
+	return n.db.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		if err := tx.PutAnswer(store.Answer{
 			Digest: a.Receipt.ResultDigest, ContractID: c.ID, Bytes: a.Raw, Created: now, DeleteAfter: now.Add(time.Duration(c.RetentionDays) * 24 * time.Hour),
 		}); err != nil {
@@ -109,14 +139,6 @@ func (n *Node) answered(ctx context.Context, c *contract.Contract, a *mcp.Answer
 		}))
 		return err
 	})
-	out := httpapi.QueryResult{
-		ContractID: c.ID, Columns: []string{}, Rows: a.Result.Rows, UsedRows: a.Result.UsedRows, TotalRows: a.Result.TotalRows,
-		ResultDigest: a.Receipt.ResultDigest, Receipt: json.RawMessage(receipt),
-	}
-	for _, col := range a.Result.Columns {
-		out.Columns = append(out.Columns, col.Name)
-	}
-	return out, err
 }
 
 func queryEvent(r contract.Request) ledger.Query {

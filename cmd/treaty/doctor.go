@@ -52,9 +52,9 @@ func printDiagnosis(w io.Writer, d httpapi.Diagnosis) {
 	fmt.Fprintln(w, d.Subject)
 	warnings, failures := 0, 0
 	for _, k := range d.Checks {
-		fmt.Fprintf(w, "  %-4s  %s: %s\n", k.Status, k.Name, k.Detail)
+		fmt.Fprintf(w, "  %-4s  %s: %s\n", k.Status, line(k.Name), line(k.Detail))
 		if k.Mend != "" {
-			fmt.Fprintf(w, "        to mend it: %s\n", k.Mend)
+			fmt.Fprintf(w, "        to mend it: %s\n", line(k.Mend))
 		}
 		switch k.Status {
 		case httpapi.CheckWarn:

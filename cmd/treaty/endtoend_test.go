@@ -54,6 +54,8 @@ func TestEndToEnd(t *testing.T) {
 	sub("a contract altered in the store", alteredContract)
 	sub("the vendor's node is stopped", vendorStopped)
 	sub("the data plane dies in mid-query", dataPlaneDies)
+	sub("an MCP client through the proxy", throughProxy)
+	sub("a proxy without a data plane, or without a node", proxyWithoutDataPlane)
 	sub("the port is taken", portTaken)
 	sub("a second node on one folder", secondNode)
 	sub("backup and restore", backupAndRestore)

@@ -58,9 +58,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		e, code = &httpapi.Error{Kind: "no_node", Message: err.Error()}, exitNoNode
 	}
 	if c.json {
-		_ = json.NewEncoder(stdout).Encode(map[string]any{"error": e})
+		_ = json.NewEncoder(&plainWriter{out: stdout}).Encode(map[string]any{"error": e})
 	}
-	fmt.Fprintln(stderr, "treaty: "+e.Error())
+	fmt.Fprintln(&plainWriter{out: stderr}, "treaty: "+e.Error())
 	return code
 }
 
@@ -103,7 +103,7 @@ func (c *cli) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print JSON")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(),
+		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(), c.proxyCmd(),
 		c.datasetsCmd(), c.keysCmd(), c.rotateCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
 	for _, sub := range root.Commands() {
@@ -136,15 +136,15 @@ func verb(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, 
 	}
 }
 
-// print writes v as JSON with --json, or lets text write it for people.
+// print writes v as JSON with --json, or lets text write it for people; in either there is nothing that a terminal acts on.
 func (c *cli) print(v any, text func(w io.Writer)) error {
 	if c.json {
-		enc := json.NewEncoder(c.stdout)
+		enc := json.NewEncoder(&plainWriter{out: c.stdout})
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)
 	}
-	text(c.stdout)
+	text(&plainWriter{out: c.stdout})
 	return nil
 }
 

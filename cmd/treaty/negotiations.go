@@ -65,22 +65,22 @@ func (c *cli) negotiationsCmd() *cobra.Command {
 }
 
 func printNegotiation(w io.Writer, n httpapi.Negotiation) {
-	fmt.Fprintf(w, "negotiation with %s (%s)\n", n.Peer, n.Role)
+	fmt.Fprintf(w, "negotiation with %s (%s)\n", line(n.Peer), n.Role)
 	if n.ContextID != "" {
 		fmt.Fprintf(w, "  context     %s\n", n.ContextID)
 	}
 	fmt.Fprintf(w, "  phase       %s\n", n.Phase)
 	if n.Code != "" || n.Reason != "" {
-		fmt.Fprintf(w, "  reason      %s %s\n", n.Code, n.Reason)
+		fmt.Fprintf(w, "  reason      %s %s\n", line(n.Code), line(n.Reason))
 	}
 	if a := n.Ask; a != nil {
 		fmt.Fprintf(w, "  asked       %s of %s: %s for %q, %d days\n", strings.Join(a.Operations, ", "), a.Dataset, strings.Join(a.Columns, ", "), a.Purpose, a.RetentionDays)
 	}
 	if o := n.Offer; o != nil {
 		fmt.Fprintf(w, "  offered     %s of %s, %d days, groups of at least %d, %d calls, until %s\n",
-			strings.Join(o.Operations, ", "), strings.Join(o.Columns, ", "), o.RetentionDays, o.MinGroupSize, o.CallBudget, o.ValidUntil)
+			line(strings.Join(o.Operations, ", ")), line(strings.Join(o.Columns, ", ")), o.RetentionDays, o.MinGroupSize, o.CallBudget, line(o.ValidUntil))
 		for _, r := range o.Removed {
-			fmt.Fprintf(w, "  narrowed    %s: asked %s, offered %s (%s)\n", r.What, orNone(r.Asked), orNone(r.Offered), r.Why)
+			fmt.Fprintf(w, "  narrowed    %s: asked %s, offered %s (%s)\n", line(r.What), line(orNone(r.Asked)), line(orNone(r.Offered)), line(r.Why))
 		}
 	}
 	if n.ContractID != "" {
@@ -89,8 +89,8 @@ func printNegotiation(w io.Writer, n httpapi.Negotiation) {
 	if n.Transcript != "" {
 		fmt.Fprintf(w, "  transcript  %s\n", n.Transcript)
 	}
-	for _, line := range n.DryRun {
-		fmt.Fprintf(w, "  %s\n", line)
+	for _, said := range n.DryRun {
+		fmt.Fprintf(w, "  %s\n", line(said))
 	}
 	if len(n.Events) > 0 {
 		fmt.Fprintf(w, "  events      %d to %d of the log\n", n.Events[0], n.Events[len(n.Events)-1])

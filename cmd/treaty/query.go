@@ -129,13 +129,17 @@ func parseCondition(s string) (contract.Condition, error) {
 
 func printResult(w io.Writer, r httpapi.QueryResult) {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.Join(r.Columns, "\t"))
+	names := make([]string, len(r.Columns))
+	for i, name := range r.Columns {
+		names[i] = line(name)
+	}
+	fmt.Fprintln(tw, strings.Join(names, "\t"))
 	for _, row := range r.Rows {
 		cells := make([]string, len(row))
 		for i, v := range row {
 			cells[i] = "null"
 			if v != nil {
-				cells[i] = fmt.Sprint(v)
+				cells[i] = line(fmt.Sprint(v))
 			}
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))

@@ -79,11 +79,11 @@ func (c *cli) verifyCmd() *cobra.Command {
 				return err
 			}
 			if err := c.print(r, func(w io.Writer) {
-				fmt.Fprintf(w, "%s %s\n", r.Kind, r.About)
+				fmt.Fprintf(w, "%s %s\n", line(r.Kind), line(r.About))
 				for _, k := range r.Checks {
 					fmt.Fprintf(w, "  %-6s  %s", k.Status, k.Name)
 					if k.Detail != "" {
-						fmt.Fprintf(w, ": %s", k.Detail)
+						fmt.Fprintf(w, ": %s", line(k.Detail))
 					}
 					fmt.Fprintln(w)
 				}
@@ -136,7 +136,7 @@ func verifyData(data []byte, docs ...*did.Document) (*report, error) {
 	r := &report{Kind: probe.Type, OK: true, Checks: []evidence.Check{}}
 	switch probe.Type {
 	case evidence.Type:
-		return verifyBundle(data, r)
+		return verifyBundle(data, r, docs...)
 	case contract.DocumentType:
 		k, err := contract.Parse(data)
 		r.check("form", err, "")
@@ -164,8 +164,8 @@ func verifyData(data []byte, docs ...*did.Document) (*report, error) {
 	return r, nil
 }
 
-func verifyBundle(data []byte, r *report) (*report, error) {
-	found, err := evidence.VerifyBundle(data)
+func verifyBundle(data []byte, r *report, docs ...*did.Document) (*report, error) {
+	found, err := evidence.VerifyBundle(data, docs...)
 	if err != nil {
 		return nil, &httpapi.Error{Kind: httpapi.KindVerification, Message: err.Error()}
 	}

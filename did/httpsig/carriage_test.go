@@ -5,11 +5,15 @@ package httpsig
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/testvectors"
 )
 
 func TestVerifyJSON(t *testing.T) {
@@ -201,4 +205,49 @@ func TestVerifyOriginWithoutExpires(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Nobody makes a new signed object out of those that were published: what is accepted says what one of them says.
+func FuzzVerifyJSON(f *testing.F) {
+	all, err := testvectors.List[anpVector]("anp-authentication/byte-vectors-positive.json", "positives")
+	if err != nil {
+		f.Fatal(err)
+	}
+	published := map[string]bool{}
+	var vectors []anpVector
+	for _, v := range all {
+		if v.Transport == "http-json-metadata" {
+			canonical, err := canon.Canonicalize(v.Envelope, canon.Limits{})
+			if err != nil {
+				f.Fatal(err)
+			}
+			published[string(canonical)] = true
+			vectors = append(vectors, v)
+			f.Add([]byte(v.Envelope))
+		}
+	}
+	if len(vectors) == 0 {
+		f.Fatal("no vectors")
+	}
+	f.Add([]byte(`{"auth":{"contentDigest":"","signature":"","signatureInput":""},"payload":null}`))
+	docs, now := fixtureDocuments(f), at(fixedTime)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, v := range vectors {
+			nonces := newNonces(now)
+			verifier, err := NewVerifier(Options{Origins: []string{"https://api.example"}, Resolver: docs, Nonces: nonces, Now: now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, payload, err := verifier.VerifyJSON(context.Background(), httptest.NewRequest(v.Method, v.TargetURI, nil), data)
+			if e := (*Error)(nil); err != nil && (!errors.As(err, &e) || nonces.used.Load() != 0) {
+				t.Fatalf("%v, %d nonces", err, nonces.used.Load())
+			}
+			if err != nil {
+				continue
+			}
+			if canonical, err := canon.Canonicalize(data, canon.Limits{}); err != nil || !published[string(canonical)] {
+				t.Fatalf("accepted with payload %s: %s (%v)", payload, data, err)
+			}
+		}
+	})
 }

@@ -102,3 +102,15 @@ func TestHeldTokensBounds(t *testing.T) {
 		t.Error("dropped another token than the refused one")
 	}
 }
+
+func FuzzParseAuthenticationInfo(f *testing.F) {
+	f.Add(`access_token="abc.def", token_type="Bearer", expires_in=3600`)
+	f.Add(`access_token=a,token_type=bearer`)
+	f.Add(`access_token="a\"b", token_type="Bearer"`)
+	f.Fuzz(func(t *testing.T, line string) {
+		token, ok := ParseAuthenticationInfo(http.Header{"Authentication-Info": {line}})
+		if ok != (token.Value != "") || ok && (!token68(token.Value) || token.Lifetime < 0) {
+			t.Errorf("%q: %+v, %v", line, token, ok)
+		}
+	})
+}

@@ -179,11 +179,19 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 }
 
 // refuse records a refusal and returns it as an error. A refusal that cannot be recorded is a fault: either way the caller
-// gets no data.
+// gets no data. Of a caller that is not the contract's buyer only so many are recorded; the others have no receipt.
 func (c *call) refuse(ctx context.Context, d contract.Decision) error {
+	party := c.v != nil && c.v.contract != nil && c.v.contract.Parties.Buyer == c.req.Caller
+	also := ""
+	if !party {
+		var record bool
+		if record, also = c.s.strangers.note(c.req.Caller, c.s.opts.Now()); !record {
+			return &Refusal{Decision: d}
+		}
+	}
 	rcp := c.receipt()
 	rcp.Code = d.Code
-	if c.v != nil && c.v.contract != nil && c.v.contract.Parties.Buyer == c.req.Caller {
+	if party {
 		rcp.ContractDigest = c.v.digest
 	}
 	signed, err := c.sign(ctx, rcp)
@@ -194,6 +202,7 @@ func (c *call) refuse(ctx context.Context, d contract.Decision) error {
 	if d.Note != "" {
 		logged += " [" + d.Note + "]"
 	}
+	logged += also
 	// The record must not depend on a caller that hangs up when it sees a refusal coming.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()

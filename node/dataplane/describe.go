@@ -31,7 +31,7 @@ func (s *Service) Describe(ctx context.Context, caller httpsig.Caller, id string
 		return nil, &Refusal{Decision: contract.Refusal(contract.NoContract, nil, "you have no contract "+contract.Echo(id)+" here")}
 	}
 	return &datatools.ContractInfo{
-		ContractID: c.ID, Digest: v.digest, State: s.state(f, v), Dataset: c.Dataset, Columns: s.columns(c.Dataset, c.Columns),
+		ContractID: c.ID, Digest: v.digest, State: s.state(f, v), Dataset: c.Dataset, Columns: s.columns(c.Dataset, s.grant(c).Columns),
 		Operations: c.Operations, RowFilter: c.RowFilter, Purpose: c.Purpose, RetentionDays: c.RetentionDays,
 		MinGroupSize: s.opts.Ceiling.minGroup(c.MinGroupSize), CallBudget: s.opts.Ceiling.budget(c.CallBudget), CallsUsed: f.calls,
 		ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil,
@@ -62,10 +62,9 @@ func (s *Service) columns(id string, names []string) []datatools.Column {
 	return out
 }
 
-// List shows the datasets served. A caller sees columns, and the ids of its contracts, only where it has one in force.
-func (s *Service) List(ctx context.Context, caller httpsig.Caller) (*datatools.ListOutput, error) {
-	mine := map[string][]string{}
-	err := s.opts.Store.View(ctx, func(tx store.Tx) error {
+// inForce are the contracts in force in which the caller buys.
+func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*contract.Contract, err error) {
+	err = s.opts.Store.View(ctx, func(tx store.Tx) error {
 		records, err := tx.ListContracts(store.ContractFilter{Role: "vendor", Peer: caller.DID.String(), State: store.InForce})
 		if err != nil {
 			return err
@@ -77,7 +76,7 @@ func (s *Service) List(ctx context.Context, caller httpsig.Caller) (*datatools.L
 			}
 			v := s.judge(f, caller)
 			if v.contract != nil && v.contract.Parties.Buyer == caller.DID.String() && s.state(f, v) == string(contract.InForce) {
-				mine[v.contract.Dataset] = append(mine[v.contract.Dataset], v.contract.ID)
+				mine = append(mine, v.contract)
 			}
 		}
 		return nil
@@ -85,11 +84,39 @@ func (s *Service) List(ctx context.Context, caller httpsig.Caller) (*datatools.L
 	if err != nil {
 		return nil, fmt.Errorf("reading contracts: %w", err)
 	}
+	return mine, nil
+}
+
+// grant is what a contract lets its buyer use here: a column that the ceiling keeps back is not shown.
+func (s *Service) grant(c *contract.Contract) datatools.Grant {
+	g := datatools.GrantOf(c)
+	g.Columns = slices.DeleteFunc(slices.Clone(g.Columns), func(name string) bool {
+		return s.opts.Ceiling.why(s.opts.Datasets[c.Dataset], c.Dataset, name) != ""
+	})
+	return g
+}
+
+// List shows the datasets served. A caller sees their names; where it has a contract in force also the description, the
+// columns that its contracts grant, and their ids.
+func (s *Service) List(ctx context.Context, caller httpsig.Caller) (*datatools.ListOutput, error) {
+	contracts, err := s.inForce(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
 	out := &datatools.ListOutput{Datasets: []datatools.DatasetInfo{}}
 	for _, id := range slices.Sorted(maps.Keys(s.schemas)) {
-		info := datatools.DatasetInfo{Dataset: id, Description: s.schemas[id].Description, ContractIDs: mine[id]}
-		if len(mine[id]) > 0 {
-			for _, c := range s.schemas[id].Columns {
+		info, granted := datatools.DatasetInfo{Dataset: id}, map[string]bool{}
+		for _, c := range contracts {
+			if c.Dataset != id {
+				continue
+			}
+			info.Description, info.ContractIDs = s.schemas[id].Description, append(info.ContractIDs, c.ID)
+			for _, name := range s.grant(c).Columns {
+				granted[name] = true
+			}
+		}
+		for _, c := range s.schemas[id].Columns {
+			if granted[c.Name] {
 				info.Columns = append(info.Columns, datatools.Column(c))
 			}
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/node/mcphttp"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -67,32 +68,12 @@ func NewHandler(s *Service, o HandlerOptions) (*Handler, error) {
 		return nil, err
 	}
 	h := &Handler{s: s, opts: o, limiters: limiters}
-	srv := s.server(o.Build)
-	h.mcp = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: o.MaxBody, PropagateRequestCancellation: true,
-		// Rebinding is no danger: a request counts only when it is signed for one of our origins, and pages are refused.
-		DisableLocalhostProtection: true,
-	})
-	h.all = h.origin(o.Authenticate(h.limit(h.single(h.mcp))))
+	h.mcp = mcphttp.Messages(s.server(o.Build), mcphttp.Options{MaxBody: o.MaxBody, Signed: true})
+	h.all = mcphttp.Pages(o.Origins, o.MaxBody, o.Authenticate(h.limit(h.mcp)))
 	return h, nil
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.all.ServeHTTP(w, r) }
-
-// origin refuses requests that a browser sends for a page of another origin (MCP 2025-06-18, transports, security warning).
-func (h *Handler) origin(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if o := r.Header.Values("Origin"); len(o) > 1 || len(o) == 1 && !slices.Contains(h.opts.Origins, o[0]) {
-			http.Error(w, "requests from pages of other origins are refused", http.StatusForbidden)
-			return
-		}
-		if r.ContentLength > h.opts.MaxBody {
-			http.Error(w, "the request is too large", http.StatusRequestEntityTooLarge)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
 
 // limit bounds how often one DID calls.
 func (h *Handler) limit(next http.Handler) http.Handler {
@@ -120,39 +101,6 @@ func (h *Handler) limiter(id string) *rate.Limiter {
 		h.limiters.Add(id, l)
 	}
 	return l
-}
-
-type goneKey struct{}
-
-// single refuses batches, so that one signature is one message, and lets tools know when the client is gone: the SDK itself
-// tells them only in its newest protocol version.
-func (h *Handler) single(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.opts.MaxBody))
-			if err != nil {
-				http.Error(w, "the request could not be read, or is too large", http.StatusRequestEntityTooLarge)
-				return
-			}
-			if b := bytes.TrimLeft(body, " \t\r\n"); len(b) == 0 || b[0] != '{' {
-				http.Error(w, "one JSON-RPC message, and no batch, is expected", http.StatusBadRequest)
-				return
-			}
-			r.Body = io.NopCloser(bytes.NewReader(body))
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), goneKey{}, r.Context())))
-	})
-}
-
-// untilGone ends ctx with the HTTP request that it belongs to.
-func untilGone(ctx context.Context) (context.Context, func()) {
-	gone, ok := ctx.Value(goneKey{}).(context.Context)
-	if !ok {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(gone, func() { cancel(context.Cause(gone)) })
-	return ctx, func() { stop(); cancel(nil) }
 }
 
 func reference() string { return rand.Text()[:12] }
@@ -199,7 +147,7 @@ func (h *Handler) check(ctx context.Context) Health {
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "healthz", Version: h.opts.Build}, nil)
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: "http://localhost/mcp", HTTPClient: &http.Client{Transport: inProcess{h.single(h.mcp)}}, DisableStandaloneSSE: true,
+		Endpoint: "http://localhost/mcp", HTTPClient: &http.Client{Transport: inProcess{h.mcp}}, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
 		return problem("the tools endpoint does not answer", err)

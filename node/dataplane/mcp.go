@@ -18,6 +18,7 @@ import (
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/node/mcphttp"
 )
 
 // ServerName is how the data plane names itself over MCP and in its health answer.
@@ -60,7 +61,44 @@ func (s *Service) server(build string) *mcp.Server {
 			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: readOnly, OpenWorldHint: &closed},
 		}, s.tool(t.Name, run[t.Name]))
 	}
+	srv.AddReceivingMiddleware(s.listing)
 	return srv
+}
+
+// listing answers tools/list with the definitions that the caller's contracts make. Such an answer is for this caller alone.
+func (s *Service) listing(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		list, ok := res.(*mcp.ListToolsResult)
+		if err != nil || !ok {
+			return res, err
+		}
+		var grants []datatools.Grant
+		if caller, ok := httpsig.CallerFrom(ctx); ok {
+			contracts, err := s.inForce(ctx, caller)
+			if err != nil {
+				return nil, s.fault(ctx, method, err)
+			}
+			for _, c := range contracts {
+				grants = append(grants, s.grant(c))
+			}
+		}
+		defined := map[string]datatools.Tool{}
+		for _, t := range datatools.ToolsFor(grants...) {
+			defined[t.Name] = t
+		}
+		own := *list
+		own.CacheScope, own.Tools = "private", make([]*mcp.Tool, len(list.Tools))
+		for i, t := range list.Tools {
+			tool, d := *t, defined[t.Name]
+			tool.Title, tool.Description, tool.InputSchema, tool.OutputSchema = d.Title, d.Description, d.InputSchema, nil
+			if d.OutputSchema != nil {
+				tool.OutputSchema = d.OutputSchema
+			}
+			own.Tools[i] = &tool
+		}
+		return &own, nil
+	}
 }
 
 // nonNil keeps a typed nil out of an interface.
@@ -88,7 +126,7 @@ func (s *Service) tool(name string, run func(context.Context, httpsig.Caller, js
 		if !ok {
 			return nil, s.fault(ctx, name, errCaller)
 		}
-		ctx, stop := untilGone(ctx)
+		ctx, stop := mcphttp.UntilGone(ctx)
 		defer stop()
 		out, err := run(ctx, caller, req.Params.Arguments)
 		if err == nil {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -189,6 +190,64 @@ func TestMCPAnswersMatchTheirSchemas(t *testing.T) {
 		if json.Unmarshal([]byte(text(t, res)), &again) != nil || fmt.Sprint(again) != fmt.Sprint(res.StructuredContent) {
 			t.Errorf("%s: text and structure differ", tool.Name)
 		}
+	}
+}
+
+// A caller is shown what its own contracts let it use: nobody else's ids and purposes, no column and no operation beyond.
+func TestToolsListShowsWhatIsGranted(t *testing.T) {
+	s := newSite(t, newFixture(t), HandlerOptions{})
+	show := func(c company) string {
+		t.Helper()
+		list, err := s.session(t, c).ListTools(t.Context(), nil)
+		if err != nil || len(list.Tools) != len(datatools.Tools()) {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		if list.CacheScope != "private" {
+			t.Errorf("others may be given this list from a cache: %q", list.CacheScope)
+		}
+		b, err := json.Marshal(list.Tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	mine := show(s.buyer)
+	for _, want := range append(slices.Clone(s.contract.Columns), s.contract.ID, purpose, `"enum":["avg","count"]`) {
+		if !strings.Contains(mine, want) {
+			t.Errorf("the buyer is not shown %s", want)
+		}
+	}
+	for _, c := range s.svc.schemas["orders"].Columns {
+		if !slices.Contains(s.contract.Columns, c.Name) && strings.Contains(mine, `"`+c.Name+`"`) {
+			t.Errorf("the buyer is shown the column %s", c.Name)
+		}
+	}
+	if strings.Contains(mine, "median") {
+		t.Error("the buyer is shown an operation that is not granted")
+	}
+
+	names := show(s.other)
+	if strings.Contains(names, "orders") || strings.Contains(names, "enum") || strings.Contains(names, "description") || strings.Contains(names, s.contract.ID) {
+		t.Errorf("without a contract: %s", names)
+	}
+	// With the caller's first contract, that one and not the other company's.
+	theirs := s.agreeAs(t, "theirs", s.other, s.vendor, func(o *contract.Offer) { o.Purpose, o.Columns = "Another review", []string{"region"} })
+	s.put(t, theirs, store.InForce)
+	their := show(s.other)
+	if !strings.Contains(their, theirs.ID) || !strings.Contains(their, "Another review") || strings.Contains(their, s.contract.ID) || strings.Contains(their, purpose) || strings.Contains(their, "order_value") {
+		t.Errorf("the other company: %s", their)
+	}
+	if again := show(s.buyer); again != mine {
+		t.Errorf("the buyer is shown something else now: %s", again)
+	}
+	// What the ceiling keeps back is not shown, whatever the contract says.
+	s.svc.opts.Ceiling.DenyColumns = map[string][]string{"orders": {"order_value"}}
+	if less := show(s.buyer); strings.Contains(less, "order_value") || !strings.Contains(less, `"region"`) {
+		t.Errorf("beyond the ceiling: %s", less)
+	}
+	s.revoke(t)
+	if none := show(s.buyer); none != names {
+		t.Errorf("after the revocation: %s", none)
 	}
 }
 

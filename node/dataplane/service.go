@@ -13,6 +13,7 @@
 //   - The operator's [Ceiling] stands above every contract, and nothing in the store can lift it.
 //   - Revocation and expiry are checked again in the transaction that records the signed receipt and the event, and only after
 //     it is durable does the first byte of a result leave.
+//   - Who has no contract can make the records grow only so fast, however many DIDs it has.
 //   - A refusal is a [*Refusal] with a code and a text for the caller; any other error is a fault and says nothing about data.
 //
 // A call that ran and was then refused (GROUP_TOO_SMALL, or revoked meanwhile), failed or was interrupted stays taken out of
@@ -68,6 +69,8 @@ type Service struct {
 	digests  map[string]canon.Digest // of the schemas
 	vendors  map[string]*did.Document
 	verdicts *lru.Cache[canon.Digest, *verdict]
+
+	strangers *strangers
 }
 
 // ErrOptions: the service cannot be built from what was given.
@@ -98,6 +101,9 @@ func New(o Options) (*Service, error) {
 		opts: o, id: id.String(), schemas: map[string]*contract.Schema{}, digests: map[string]canon.Digest{}, vendors: map[string]*did.Document{},
 	}
 	if s.verdicts, err = lru.New[canon.Digest, *verdict](maxVerdicts); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if s.strangers, err = newStrangers(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	for _, doc := range o.Vendors {
@@ -139,7 +145,7 @@ func (s *Service) DID() string { return s.id }
 // Refusal is a decision of the data owner. Its Error is "CODE: text" and goes to the caller word for word.
 type Refusal struct {
 	Decision contract.Decision
-	Receipt  []byte // signed receipt of the refusal
+	Receipt  []byte // signed receipt of the refusal; nil for a stranger that was refused too often to be recorded
 }
 
 func (r *Refusal) Error() string { return r.Decision.String() }

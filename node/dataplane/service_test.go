@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -516,14 +517,21 @@ func TestDescribeAndList(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 	list, err := f.svc.List(t.Context(), f.buyer.caller())
-	if err != nil || len(list.Datasets) != 1 || len(list.Datasets[0].Columns) != 7 || len(list.Datasets[0].ContractIDs) != 1 {
+	if err != nil || len(list.Datasets) != 1 || !slices.Equal(list.Datasets[0].Columns, slices.SortedFunc(slices.Values(info.Columns), func(a, b datatools.Column) int { return strings.Compare(a.Name, b.Name) })) || len(list.Datasets[0].ContractIDs) != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
+	// Whoever has no contract sees the names of the datasets, and others' contracts are not there.
+	list, err = f.svc.List(t.Context(), f.other.caller())
+	if err != nil || !reflect.DeepEqual(list, &datatools.ListOutput{Datasets: []datatools.DatasetInfo{{Dataset: "orders"}}}) {
+		t.Errorf("a stranger sees %+v, %v", list, err)
+	}
+	_, err = f.svc.Describe(t.Context(), f.other.caller(), f.contract.ID)
+	refused(t, err, contract.NoContract)
 	f.clock.Advance(48 * time.Hour)
 	if info, err = f.svc.Describe(t.Context(), f.buyer.caller(), f.contract.ID); err != nil || info.State != "expired" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if list, err = f.svc.List(t.Context(), f.buyer.caller()); err != nil || list.Datasets[0].ContractIDs != nil {
+	if list, err = f.svc.List(t.Context(), f.buyer.caller()); err != nil || !reflect.DeepEqual(list.Datasets, []datatools.DatasetInfo{{Dataset: "orders"}}) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if f.src.count() != 0 {

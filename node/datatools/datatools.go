@@ -177,11 +177,11 @@ type ContractInfo struct {
 	ValidUntil    string               `json:"valid_until"`
 }
 
-// DatasetInfo is a dataset as a caller sees it. Columns are there for callers with a contract on it.
+// DatasetInfo is a dataset as a caller sees it: its name, and for callers with a contract on it the rest.
 type DatasetInfo struct {
 	Dataset     string   `json:"dataset"`
-	Description string   `json:"description"`
-	Columns     []Column `json:"columns,omitempty"`
+	Description string   `json:"description,omitempty"`
+	Columns     []Column `json:"columns,omitempty"`      // those that the caller's contracts grant
 	ContractIDs []string `json:"contract_ids,omitempty"` // the caller's, in force
 }
 

@@ -164,6 +164,13 @@ type QueryResult struct {
 	Receipt      json.RawMessage `json:"receipt,omitempty"`
 }
 
+// ToolRequest is one call of a tool of the data plane that a contract names, as an MCP client makes it.
+type ToolRequest struct {
+	ContractID string          `json:"contractId"`
+	Tool       string          `json:"tool"`
+	Arguments  json.RawMessage `json:"arguments,omitempty"`
+}
+
 // Admin is what the node does for its operator.
 type Admin interface {
 	Status() Status
@@ -176,6 +183,8 @@ type Admin interface {
 	Contract(ctx context.Context, id string) (Contract, error)
 	Evidence(ctx context.Context, contractID string) ([]byte, error)
 	Query(ctx context.Context, req QueryRequest) (QueryResult, error)
+	// Tool returns the tool's result as MCP writes it; a refusal is one.
+	Tool(ctx context.Context, req ToolRequest) (json.RawMessage, error)
 	Datasets(ctx context.Context) ([]json.RawMessage, error)
 	Keys(ctx context.Context) ([]Key, error)
 	Events(ctx context.Context, after uint64, limit int) ([]ledger.Event, error)
@@ -239,6 +248,13 @@ func adminRouter(a Admin) *mux.Router {
 			return nil, err
 		}
 		return a.Query(r.Context(), req)
+	})
+	post("/tool", func(r *http.Request) (any, error) {
+		var req ToolRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.Tool(r.Context(), req)
 	})
 	get("/keys", func(r *http.Request) (any, error) { return a.Keys(r.Context()) })
 	get("/datasets", func(r *http.Request) (any, error) { return a.Datasets(r.Context()) })

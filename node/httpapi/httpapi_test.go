@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func TestAdminRoutes(t *testing.T) {
 		"GET /v1/contracts", "GET /v1/contracts/{id}", "GET /v1/contracts/{id}/evidence", "GET /v1/datasets", "GET /v1/events", "GET /v1/keys",
 		"GET /v1/negotiations", "GET /v1/negotiations/{id}", "GET /v1/status", "GET /v1/trust",
 		"POST /v1/backup", "POST /v1/doctor", "POST /v1/negotiations", "POST /v1/negotiations/{id}/withdraw", "POST /v1/query", "POST /v1/resolve",
-		"POST /v1/resolve/confirm", "POST /v1/resolve/history", "POST /v1/trust",
+		"POST /v1/resolve/confirm", "POST /v1/resolve/history", "POST /v1/tool", "POST /v1/trust",
 	}
 	got := templates(t, adminRouter(&fakeAdmin{}))
 	slices.Sort(got)
@@ -180,9 +181,39 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// One client's slow requests, in any number of streams and from all of its network, leave room for others.
+func TestLimitOfOneClient(t *testing.T) {
+	entered, hold := make(chan struct{}, 8), make(chan struct{})
+	h := Limit(8, 2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-hold }))
+	var done sync.WaitGroup
+	send := func(from string) int {
+		r, w := httptest.NewRequest(http.MethodPost, "/a2a", http.NoBody), httptest.NewRecorder()
+		r.RemoteAddr = from
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	begin := func(from string) { done.Go(func() { send(from) }); <-entered }
+	begin("192.0.2.1:1")
+	begin("192.0.2.1:2")
+	begin("[2001:db8::1]:1")
+	begin("[2001:db8::2]:1")
+	for _, from := range []string{"192.0.2.1:3", "[2001:db8::3]:1"} {
+		if code := send(from); code != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d", from, code)
+		}
+	}
+	begin("192.0.2.2:1")
+	begin("[2001:db8:1::1]:1")
+	close(hold)
+	done.Wait()
+	if code := send("192.0.2.1:4"); code != http.StatusOK { // nothing is held any more
+		t.Errorf("afterwards %d", code)
+	}
+}
+
 func TestLimit(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
-	h := Limit(1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(held); <-hold }))
+	h := Limit(1, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(held); <-hold }))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -34,6 +36,7 @@ type Public struct {
 
 const (
 	maxConcurrent   = 256
+	maxOfClient     = 64
 	readyTimeout    = 2 * time.Second
 	maxHeaderBytes  = 32 << 10
 	headerTimeout   = 5 * time.Second
@@ -45,7 +48,7 @@ const (
 // PublicHandler routes the public listener. Paths are matched as they are sent: nothing is cleaned or redirected, since no
 // signature survives a redirect.
 func PublicHandler(p Public) http.Handler {
-	return Limit(maxConcurrent, resolver.ChargeClients(publicRouter(p)))
+	return Limit(maxConcurrent, maxOfClient, resolver.ChargeClients(publicRouter(p)))
 }
 
 func publicRouter(p Public) *mux.Router {
@@ -73,20 +76,57 @@ func publicRouter(p Public) *mux.Router {
 	return r
 }
 
-// Limit answers 503 while more than n requests are under way, before anything is read of them.
-func Limit(n int, next http.Handler) http.Handler {
-	slots := make(chan struct{}, n)
+// Limit answers 503 while more than n requests are under way, or more than each of one client's, before anything is read of
+// them: whoever sends its requests slowly does not keep all others out. A client is an address, or a /64 of IPv6.
+func Limit(n, each int, next http.Handler) http.Handler {
+	l := limiter{n: n, each: each, clients: map[string]int{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-			next.ServeHTTP(w, r)
-		default:
+		client := clientOf(r)
+		if !l.enter(client) {
 			w.Header().Set("Retry-After", "1")
 			w.Header().Set("Cache-Control", "no-store")
 			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
 		}
+		defer l.leave(client)
+		next.ServeHTTP(w, r)
 	})
+}
+
+type limiter struct {
+	n, each int
+	mu      sync.Mutex
+	all     int
+	clients map[string]int
+}
+
+func (l *limiter) enter(client string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all >= l.n || l.clients[client] >= l.each {
+		return false
+	}
+	l.all++
+	l.clients[client]++
+	return true
+}
+
+func (l *limiter) leave(client string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
+	}
+}
+
+// clientOf is who is charged for a request: what names no address, such as a Unix socket, is one client.
+func clientOf(r *http.Request) string {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return resolver.SourceOf(a.Addr())
 }
 
 // Server is an HTTP server with the limits that every listener has.

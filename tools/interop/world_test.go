@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,7 @@ const (
 
 var (
 	ourHosts  = []string{ourHost, "bare.treaty.interop.test", "old.treaty.interop.test", "web.treaty.interop.test"}
+	nodeHosts = []string{"vendor.interop.test", "vendor-k1.interop.test"} // real nodes, see a2a_test.go
 	peerHosts = []string{"peer.interop.test", "bare.interop.test", "old.interop.test", "older.interop.test", "web.interop.test"}
 )
 
@@ -61,7 +63,7 @@ type world struct {
 	verifier, lenient, challenged *httpsig.Verifier
 	sessions                      *httpsig.Sessions
 
-	rows []row
+	table
 }
 
 type identity struct {
@@ -71,22 +73,10 @@ type identity struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{ours: map[string]*identity{}, byURL: map[string]*identity{}}
-	w.makeIdentities(t)
-
 	folder := t.TempDir()
-	roots, certificate := makeAuthority(t, folder)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-
-	hosts := map[string]string{}
-	for _, host := range ourHosts {
-		hosts[host+":443"], hosts[host+":8443"] = server.Listener.Addr().String(), server.Listener.Addr().String()
-	}
+	w, roots, hosts := newSide(t, folder)
 	w.peer = startPeer(t, folder, hosts)
+	w.table = table{name: "anp", peers: map[string]string{toUs: "anp " + w.peer.Version, fromUs: "anp " + w.peer.Version}}
 	for _, host := range peerHosts {
 		hosts[host+":443"], hosts[host+":8443"] = w.peer.Address, w.peer.Address
 	}
@@ -103,6 +93,25 @@ func newWorld(t *testing.T) *world {
 	w.challenged = must(httpsig.NewVerifier(options))
 	w.restartSessions(t)
 	return w
+}
+
+// newSide makes identities and the service that publishes them. It returns the test's authority, which is also in folder, and
+// where the names lead.
+func newSide(t *testing.T, folder string) (*world, *x509.CertPool, map[string]string) {
+	w := &world{ours: map[string]*identity{}, byURL: map[string]*identity{}}
+	w.makeIdentities(t)
+	roots, certificate := makeAuthority(t, folder)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(w.serve))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+
+	hosts := map[string]string{}
+	for _, host := range ourHosts {
+		hosts[host+":443"], hosts[host+":8443"] = server.Listener.Addr().String(), server.Listener.Addr().String()
+	}
+	return w, roots, hosts
 }
 
 // restartSessions does to tokens what a restart of the service does.
@@ -278,9 +287,15 @@ type peer struct {
 }
 
 func startPeer(t *testing.T, folder string, hosts map[string]string) *peer {
+	setup := map[string]any{"hosts": hosts, "cert": filepath.Join(folder, "server.pem"), "key": filepath.Join(folder, "server-key.pem")}
+	return start(t, filepath.Join(folder, "ca.pem"), setup, os.Getenv("INTEROP_PYTHON"), "-W", "ignore", "peer.py")
+}
+
+// start runs another process, which trusts the given authorities, and gives it its first line.
+func start(t *testing.T, authorities string, setup any, name string, args ...string) *peer {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	cmd := exec.CommandContext(ctx, os.Getenv("INTEROP_PYTHON"), "-W", "ignore", "peer.py")
-	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+filepath.Join(folder, "ca.pem"), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+authorities, "NODE_EXTRA_CA_CERTS="+authorities, "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
 	cmd.Stderr = os.Stderr
 	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
 	if err := cmd.Start(); err != nil {
@@ -295,7 +310,6 @@ func startPeer(t *testing.T, folder string, hosts map[string]string) *peer {
 	})
 	p := &peer{in: in, out: bufio.NewScanner(out)}
 	p.out.Buffer(nil, 1<<20)
-	setup := map[string]any{"hosts": hosts, "cert": filepath.Join(folder, "server.pem"), "key": filepath.Join(folder, "server-key.pem")}
 	if err := p.do(setup, p); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +353,7 @@ func makeAuthority(t *testing.T, folder string) (*x509.CertPool, tls.Certificate
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "interop test server"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour), DNSNames: append(append([]string{}, ourHosts...), peerHosts...),
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour), DNSNames: slices.Concat(ourHosts, peerHosts, nodeHosts),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der := must(x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey))

@@ -5,6 +5,7 @@ package a2a
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -158,6 +159,19 @@ func (c *Client) Lookup(ctx context.Context, taskID string) (Reply, error) {
 		return Reply{}, translate(err)
 	}
 	return replyFrom(task, "", taskID)
+}
+
+// Probe asks for a task that there cannot be, which changes nothing over there. It returns nil when the peer says so: it has then
+// verified who asks, and let it in. Errors as [Client.SendEnvelope].
+func (c *Client) Probe(ctx context.Context) error {
+	_, err := c.Lookup(ctx, rand.Text())
+	if errors.Is(err, sdk.ErrTaskNotFound) {
+		return nil
+	}
+	if err == nil {
+		return &TransportError{Err: fmt.Errorf("%w: a task that nobody made", ErrBadAnswer)}
+	}
+	return err
 }
 
 func withExtension(ctx context.Context) context.Context {

@@ -3,9 +3,11 @@
 package a2a
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -162,6 +164,24 @@ func TestClientDistrustsWords(t *testing.T) {
 	}
 }
 
+// A probe learns whether the peer lets its caller in, and leaves nothing behind.
+func TestClientProbe(t *testing.T) {
+	for _, binding := range bindings {
+		b := newBench(t)
+		if err := b.client(t, &buyer, binding).Probe(t.Context()); err != nil {
+			t.Errorf("%s: %v", binding, err)
+		}
+		unknown := newParty("unknown.example.com", 9)
+		var e *TransportError
+		if err := b.client(t, &unknown, binding).Probe(t.Context()); !errors.As(err, &e) || e.Code == "" {
+			t.Errorf("%s, unknown DID: %v", binding, err)
+		}
+		if len(b.received) != 0 {
+			t.Errorf("%s: a probe was taken for an envelope", binding)
+		}
+	}
+}
+
 // Without a signature, or with a wrong one, the verifier answers; the client says so.
 func TestClientUnsigned(t *testing.T) {
 	for _, binding := range bindings {
@@ -202,4 +222,41 @@ func TestNewClientRefusals(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// body answers every request with the same content.
+type body []byte
+
+func (b body) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(b)), ContentLength: int64(len(b)),
+	}, nil
+}
+
+// Whatever a peer answers is a reply within its bounds or one of three errors.
+func FuzzReply(f *testing.F) {
+	raw := must(wellknown.BuildCard(f.Context(), wellknown.CardSpec{Agent: vendor.id, Name: "V", Description: "V", Origin: origin}, vendor.signer))
+	card := must(wellknown.VerifyCard(raw, vendor.doc, start))
+	artifact := fmt.Sprintf(`{"artifactId":"a","extensions":[%q],"parts":[{"raw":"YQ==","mediaType":%q}]}`, wellknown.ExtensionURI, envelope.MediaType)
+	for _, result := range []string{goodTask, strings.Replace(goodTask, `"}}}`, `"},"artifacts":[`+artifact+`]}}`, 1)} {
+		f.Add([]byte(answered(wellknown.BindingJSONRPC, result)))
+		f.Add([]byte(answered(wellknown.BindingHTTPJSON, result)))
+	}
+	f.Add([]byte(`{"jsonrpc":"2.0","id":"1","error":{"code":-32001,"message":"x"}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, binding := range bindings {
+			c := must(NewClient(ClientConfig{Card: card, Binding: binding, HTTP: &http.Client{Transport: body(data)}, MaxResponse: 64 << 10}))
+			r, err := c.SendEnvelope(t.Context(), "c", "t", []byte("x"))
+			var refusal *envelope.Refusal
+			var peer *PeerError
+			var transport *TransportError
+			switch {
+			case err == nil && (r.TaskID != "t" || r.ContextID != "c" || r.State == "" || r.Artifact && r.Envelope == nil):
+				t.Fatalf("%s: %+v", binding, r)
+			case err != nil && !errors.As(err, &refusal) && !errors.As(err, &peer) && !errors.As(err, &transport):
+				t.Fatalf("%s: %#v", binding, err)
+			}
+		}
+	})
 }

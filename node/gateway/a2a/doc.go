@@ -23,5 +23,6 @@
 // # What it does not do
 //
 // It verifies no HTTP signature (httpsig's middleware stands before it), limits no rates, offers no push notifications, no
-// extended card and no gRPC. Streams emit what there is and end: between turns nothing happens that a stream could report.
+// extended card and no gRPC. A message's stream is the task it led to, and ends; a subscription looks at its task once a second
+// and reports what became of it, for the time of one request.
 package a2a

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
@@ -22,6 +24,8 @@ type gateway struct {
 	cfg   Config
 	plain a2asrv.RequestHandler
 	tasks *plainTasks
+
+	followers atomic.Int64
 }
 
 var _ a2asrv.RequestHandler = (*gateway)(nil)
@@ -72,8 +76,7 @@ func (g *gateway) SendStreamingMessage(ctx context.Context, req *sdk.SendMessage
 	})
 }
 
-// SubscribeToTask implements a2asrv.RequestHandler. Between turns nothing happens by itself, so the stream is the task as it
-// stands, and ends.
+// SubscribeToTask implements a2asrv.RequestHandler. The stream is the task as it stands and then what becomes of it.
 func (g *gateway) SubscribeToTask(ctx context.Context, req *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
 	return g.stream(ctx, func(yield func(sdk.Event, error) bool) {
 		task, err := g.find(ctx, req.ID)
@@ -84,8 +87,53 @@ func (g *gateway) SubscribeToTask(ctx context.Context, req *sdk.SubscribeToTaskR
 			yield(nil, g.toPeer(ctx, err))
 			return
 		}
-		yield(task, nil)
+		if yield(task, nil) {
+			g.follow(ctx, task, yield)
+		}
 	})
+}
+
+// follow reports changes of a task until it is final, the caller leaves or the request's time is over. When there are too
+// many followers already it ends at once: the caller has the task as it stands, and can ask again.
+func (g *gateway) follow(ctx context.Context, task *sdk.Task, yield func(sdk.Event, error) bool) {
+	if g.followers.Add(1) > maxFollowers {
+		g.followers.Add(-1)
+		return
+	}
+	defer g.followers.Add(-1)
+	tick := time.NewTicker(g.cfg.Poll)
+	defer tick.Stop()
+	for !task.Status.State.Terminal() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		next, err := g.find(ctx, task.ID)
+		if err != nil {
+			yield(nil, g.toPeer(ctx, err))
+			return
+		}
+		if next.Status.State == task.Status.State && updated(next).Equal(updated(task)) && messageID(next) == messageID(task) && len(next.Artifacts) == len(task.Artifacts) {
+			continue
+		}
+		for _, a := range next.Artifacts[min(len(task.Artifacts), len(next.Artifacts)):] {
+			if !yield(&sdk.TaskArtifactUpdateEvent{TaskID: next.ID, ContextID: next.ContextID, Artifact: a, LastChunk: true}, nil) {
+				return
+			}
+		}
+		if !yield(&sdk.TaskStatusUpdateEvent{TaskID: next.ID, ContextID: next.ContextID, Status: next.Status}, nil) {
+			return
+		}
+		task = next
+	}
+}
+
+func messageID(t *sdk.Task) string {
+	if t.Status.Message == nil {
+		return ""
+	}
+	return t.Status.Message.ID
 }
 
 // stream marks the request as decoded and notes when its first item is an error.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -276,7 +277,7 @@ func TestStockClient(t *testing.T) {
 // Streaming works for negotiation tasks: the task, and the end.
 func TestStreamNegotiation(t *testing.T) {
 	for _, binding := range bindings {
-		b := newBench(t)
+		b := newBench(t, func(c *Config) { c.Poll = time.Millisecond })
 		c := b.stock(t, &buyer, binding)
 		ctx := withExtension(t.Context())
 		for event, err := range c.SendStreamingMessage(ctx, &sdk.SendMessageRequest{Message: envelopeMessage(sdk.MessageRoleUser, awkward)}) {
@@ -290,15 +291,11 @@ func TestStreamNegotiation(t *testing.T) {
 		if len(b.received) != 1 || !bytes.Equal(b.received[0], awkward) {
 			t.Errorf("received %q", b.received)
 		}
-		events := 0
 		for event, err := range c.SubscribeToTask(ctx, &sdk.SubscribeToTaskRequest{ID: "task-1"}) {
 			if err != nil || event.(*sdk.Task).ID != "task-1" {
 				t.Errorf("subscribe: %v, %v", event, err)
 			}
-			events++
-		}
-		if events != 1 {
-			t.Errorf("%d events", events)
+			break
 		}
 		if _, err := c.CancelTask(ctx, &sdk.CancelTaskRequest{ID: "task-1"}); !errors.Is(err, sdk.ErrTaskNotCancelable) || !strings.Contains(err.Error(), "withdraw") {
 			t.Errorf("cancel: %v", err)
@@ -308,6 +305,62 @@ func TestStreamNegotiation(t *testing.T) {
 		if _, err := c.SendMessage(ctx, follow); !errors.Is(err, sdk.ErrInvalidParams) {
 			t.Errorf("a question to a negotiation: %v", err)
 		}
+	}
+}
+
+// A subscription follows the task: first as it stands, then what becomes of it, and it ends when the task has.
+func TestSubscriptionFollows(t *testing.T) {
+	for _, binding := range bindings {
+		b := newBench(t, func(c *Config) { c.Poll = time.Millisecond })
+		c := b.stock(t, &buyer, binding)
+		set := func(r Reply) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			r.TaskID, r.ContextID = "task-1", "ctx-1"
+			b.replies[buyer.id] = []Reply{r}
+		}
+		set(Reply{State: InputRequired, Envelope: []byte("1"), Updated: start})
+		var seen []string
+		for event, err := range c.SubscribeToTask(withExtension(t.Context()), &sdk.SubscribeToTaskRequest{ID: "task-1"}) {
+			switch e := event.(type) {
+			case *sdk.Task:
+				seen = append(seen, "task "+string(e.Status.State)+" "+string(e.Status.Message.Parts[0].Raw()))
+				set(Reply{State: InputRequired, Envelope: []byte("2"), Updated: start}) // in the same millisecond
+			case *sdk.TaskArtifactUpdateEvent:
+				seen = append(seen, "artifact "+string(e.Artifact.Parts[0].Raw()))
+			case *sdk.TaskStatusUpdateEvent:
+				got := "status " + string(e.Status.State)
+				if e.Status.Message != nil {
+					got += " " + string(e.Status.Message.Parts[0].Raw())
+				}
+				seen = append(seen, got)
+				set(Reply{State: Completed, Envelope: []byte("3"), Artifact: true, Updated: start.Add(time.Second)})
+			default:
+				t.Fatalf("event %+v, %v", event, err)
+			}
+		}
+		want := []string{"task TASK_STATE_INPUT_REQUIRED 1", "status TASK_STATE_INPUT_REQUIRED 2", "artifact 3", "status TASK_STATE_COMPLETED"}
+		if !slices.Equal(seen, want) {
+			t.Errorf("%s: %q", binding, seen)
+		}
+	}
+}
+
+// With too many followers already, a subscription is the task as it stands. One that nothing happens to ends with the request.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Poll, c.Timeout = time.Millisecond, 20*time.Millisecond })
+	b.replies[buyer.id] = []Reply{{TaskID: "task-1", ContextID: "ctx-1", State: InputRequired, Envelope: []byte("1"), Updated: start}}
+	for range 2 {
+		w := b.ask(&buyer, "POST", "/a2a/v1/tasks/task-1:subscribe", "", nil)
+		if n := strings.Count(w.Body.String(), "data:"); w.Code != 200 || n != 1 {
+			t.Fatalf("%d, %d events: %s", w.Code, n, w.Body)
+		}
+	}
+	g := &gateway{cfg: Config{Poll: time.Hour}}
+	g.followers.Store(maxFollowers)
+	g.follow(t.Context(), &sdk.Task{}, func(sdk.Event, error) bool { t.Error("an event"); return false })
+	if n := g.followers.Load(); n != maxFollowers {
+		t.Errorf("%d followers", n)
 	}
 }
 

@@ -51,6 +51,11 @@ func Handler(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newServer(cfg, &answerer{describe: cfg.Describe, now: cfg.Now})
+}
+
+// newServer answers plain questions with the executor.
+func newServer(cfg Config, executor a2asrv.AgentExecutor) (*server, error) {
 	tasks, err := newPlainTasks(cfg.Tasks, cfg.Now)
 	if err != nil {
 		return nil, err
@@ -60,7 +65,7 @@ func Handler(cfg Config) (http.Handler, error) {
 		return sdk.ErrInternalError
 	}
 	g := &gateway{cfg: cfg, tasks: tasks, plain: a2asrv.NewHandler(
-		&answerer{describe: cfg.Describe, now: cfg.Now},
+		executor,
 		a2asrv.WithTaskStore(tasks),
 		a2asrv.WithLogger(cfg.Logger),
 		a2asrv.WithAgentInactivityTimeout(10*time.Second),
@@ -151,9 +156,12 @@ func (s *server) read(r *http.Request, binding string) (body, id []byte, status 
 		return nil, nil, 0, nil
 	}
 	if !jsonContent(r.Header.Values("Content-Type"), binding) {
-		return nil, nil, 0, errContentType
+		if binding == wellknown.BindingHTTPJSON {
+			status = http.StatusUnsupportedMediaType
+		}
+		return nil, nil, status, errContentType
 	}
-	id, err = checkJSON(body, s.cfg.MaxBody)
+	body, id, err = checkJSON(body, s.cfg.MaxBody)
 	if err != nil {
 		status, err = jsonError(err)
 		return nil, nil, status, err

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/a2aproject/a2a-go/v2/a2asrv"
+
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/node/store/sqlite"
@@ -130,6 +132,12 @@ type bench struct {
 
 func newBench(tb testing.TB, change ...func(*Config)) *bench {
 	tb.Helper()
+	return newBenchWith(tb, nil, change...)
+}
+
+// newBenchWith lets an executor answer plain questions.
+func newBenchWith(tb testing.TB, executor a2asrv.AgentExecutor, change ...func(*Config)) *bench {
+	tb.Helper()
 	ctx := context.Background()
 	raw := must(wellknown.BuildCard(ctx, wellknown.CardSpec{
 		Agent: vendor.id, Name: "Vendor", Description: "Sells.", Origin: origin,
@@ -156,6 +164,9 @@ func newBench(tb testing.TB, change ...func(*Config)) *bench {
 		c(&b.config)
 	}
 	b.handler = must(Handler(b.config))
+	if executor != nil {
+		b.handler = must(newServer(must(b.config.withDefaults()), executor))
+	}
 	verifier := must(httpsig.NewVerifier(httpsig.Options{
 		Origins: []string{origin}, Resolver: resolver{}, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
 		MaxBody: DefaultMaxBody + 1<<16,

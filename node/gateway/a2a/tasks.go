@@ -45,11 +45,15 @@ func (t storeTasks) ListTasks(ctx context.Context, f store.TaskFilter) (tasks []
 // plainTasks is the library's task store over a TaskStore. The owner of a task is the DID that signed the request; answers to
 // anonymous callers go to a bounded memory instead, so that strangers cannot fill the disk, and without the question, so that
 // they hold nothing but public facts.
+//
+// Questions that make a task larger than maxKept are not kept with it. The store bounds how many tasks there are.
 type plainTasks struct {
 	tasks     TaskStore
 	anonymous *lru.Cache[string, store.Task]
 	now       func() time.Time
 }
+
+const maxKept = 64 << 10
 
 var _ taskstore.Store = (*plainTasks)(nil)
 
@@ -75,6 +79,12 @@ func (p *plainTasks) put(ctx context.Context, task *sdk.Task, expect int64) (tas
 	bytes, err := json.Marshal(&kept)
 	if err != nil {
 		return taskstore.TaskVersionMissing, fmt.Errorf("encode task: %w", err)
+	}
+	if asked := task.History; owner != "" && len(asked) > 0 && len(bytes) > maxKept { // a question need not be kept to be answered
+		kept.History = nil
+		if bytes, err = json.Marshal(&kept); err != nil {
+			return taskstore.TaskVersionMissing, fmt.Errorf("encode task: %w", err)
+		}
 	}
 	record := store.Task{
 		ID: string(task.ID), Owner: owner, ContextID: task.ContextID,

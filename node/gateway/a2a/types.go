@@ -95,19 +95,22 @@ type Config struct {
 	Now        func() time.Time
 	Logger     *slog.Logger  // nil: nothing is logged. Internal errors go here, never to the peer
 	MaxBody    int           // bytes of a request body; 0 = 1 MiB
-	Timeout    time.Duration // of one request; 0 = 60 s
+	Timeout    time.Duration // of one request, streams included; 0 = 60 s
+	Poll       time.Duration // how often a subscribed task is looked at; 0 = 1 s
 }
 
 // Defaults and bounds.
 const (
 	DefaultMaxBody = 1 << 20
 	DefaultTimeout = 60 * time.Second
+	DefaultPoll    = time.Second
 
 	maxListed     = 1000 // tasks of each kind that a listing looks at
 	maxAnonymous  = 1024 // answers to anonymous callers that are kept
 	maxID         = 256  // bytes of a peer's message, context or task id
 	maxParts      = 32
 	maxExtensions = 32
+	maxFollowers  = 128 // streams that wait for a task to change; more get it as it stands
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -119,6 +122,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
+	}
+	if c.Poll == 0 {
+		c.Poll = DefaultPoll
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

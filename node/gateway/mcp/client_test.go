@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -171,6 +172,29 @@ func TestC11_RefusalsComeWordForWord(t *testing.T) {
 	var refused *Refused
 	if !errors.As(err, &refused) || refused.Text != words || refused.Code != "SCOPE_DENIED" || errors.Is(err, ErrTransport) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What a data plane says is its own. It must neither be too much for the log, which keeps it, nor pass for a code of ours.
+func TestRefusalsAreBounded(t *testing.T) {
+	for words, code := range map[string]string{
+		"SCOPE_DENIED: " + strings.Repeat("ü", 8<<20): "SCOPE_DENIED",
+		"\x1b[2J: no":            "",
+		"no":                     "",
+		"":                       "",
+		"SCOPE_DENIED":           "SCOPE_DENIED",
+		strings.Repeat("A", 1e5): "",
+	} {
+		w := newWorld(t, func(*world) *sdk.CallToolResult {
+			return &sdk.CallToolResult{
+				IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: words}}, Meta: sdk.Meta{datatools.MetaReceipt: strings.Repeat("r", 1<<20)},
+			}
+		})
+		_, err := w.query(t.Context())
+		var refused *Refused
+		if !errors.As(err, &refused) || refused.Code != code || len(refused.Text) > MaxRefusal+3 || !utf8.ValidString(refused.Text) || refused.Receipt != nil {
+			t.Errorf("%.20q: %.200q", words, err)
+		}
 	}
 }
 

@@ -118,9 +118,13 @@ func (d *deal) elsewhere() {
 	d.log(ledger.Entry{Type: ledger.ProposalReceived, Context: "another negotiation", Peer: "did:wba:secret.test:e1_S", Data: ledger.Proposal{}})
 }
 
-func newDeal(t testing.TB) *deal {
+func newDeal(t testing.TB) *deal { t.Helper(); return newDealWith(t, func(*party) {}) }
+
+// newDealWith is a deal with a buyer that change has made.
+func newDealWith(t testing.TB, change func(*party)) *deal {
 	t.Helper()
 	d := &deal{t: t, buyer: newParty(t, "buyercorp", 10), vendor: newParty(t, "vendorcorp", 20)}
+	change(&d.buyer)
 	d.in = Input{Node: d.vendor.id.String(), ContextID: envelope.NewID(), Documents: [][]byte{d.buyer.doc, d.vendor.doc}}
 	d.head = ledger.Genesis(d.in.Node)
 	d.elsewhere()

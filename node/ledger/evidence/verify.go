@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -57,13 +58,14 @@ func (r *Report) OK() bool {
 }
 
 // VerifyBundle checks a bundle. The error, which wraps [ErrBundle], is for what cannot be read as one; everything that does
-// not hold is in the report, and all checks are made even after one failed.
-func VerifyBundle(data []byte) (Report, error) {
+// not hold is in the report, and all checks are made even after one failed. known are documents that the caller has from
+// elsewhere: a DID without a fingerprint is believed in the bundle only where its document is one of them.
+func VerifyBundle(data []byte, known ...*did.Document) (Report, error) {
 	b, err := Parse(data)
 	if err != nil {
 		return Report{}, err
 	}
-	v := verifier{b: b, documents: map[did.DID][]*did.Document{}, bodies: map[canon.Digest][]byte{}}
+	v := verifier{b: b, known: known, documents: map[did.DID][]*did.Document{}, bodies: map[canon.Digest][]byte{}}
 	v.report.Node = b.Node
 	v.contract()
 	v.parties()
@@ -79,6 +81,7 @@ func VerifyBundle(data []byte) (Report, error) {
 
 type verifier struct {
 	b      *Bundle
+	known  []*did.Document
 	report Report
 
 	c             *contract.Contract // nil when there is none to speak of
@@ -139,12 +142,23 @@ func (v *verifier) contract() {
 	v.add("activation is well formed", err, "%s", v.report.ActivatedAt)
 }
 
-// parties verifies the documents as of the activation: proof, binding to the DID, keys in one role only.
+// errUnbound: whoever compiled the bundle can have written the document.
+var errUnbound = errors.New("nothing in it binds its keys to the DID; get the document from the domain itself, and verify with that")
+
+// parties verifies the documents as of the activation, or as of their own proof where that is later: proof, binding to the
+// DID, keys in one role only. A later version is by the same binding key, and what was signed before was signed by it.
 func (v *verifier) parties() {
 	for i, text := range v.b.Documents {
 		doc, err := did.ParseDocument([]byte(text))
 		if err == nil {
-			_, err = doc.Verify(v.at)
+			at := v.at
+			if created := doc.ProofCreated(); created.After(at) {
+				at = created
+			}
+			_, err = doc.Verify(at)
+		}
+		if err == nil && !doc.Bound() && !slices.ContainsFunc(v.known, func(k *did.Document) bool { return k.Hash().Equal(doc.Hash()) }) {
+			err = fmt.Errorf("%s: %w", doc.ID(), errUnbound)
 		}
 		if err == nil {
 			err = doc.CheckRoles()

@@ -68,8 +68,12 @@ func (t *tx) ListConversations(f store.ConversationFilter) ([]store.Conversation
 	case f.Own != "" && f.Phase != "":
 		where = "own = ?1 AND phase = ?4 AND ?2 = ''"
 	}
+	order := "DESC"
+	if f.Oldest {
+		order = "ASC"
+	}
 	return all(t, scanConversation, "SELECT "+conversationColumns+" FROM conversations WHERE "+where+` AND (?3 = '' OR role = ?3)
-		ORDER BY updated DESC, own, peer, context_id LIMIT ?5`, f.Own, f.Peer, f.Role, f.Phase, limit(f.Limit))
+		ORDER BY updated `+order+`, own, peer, context_id LIMIT ?5`, f.Own, f.Peer, f.Role, f.Phase, limit(f.Limit))
 }
 
 const envelopeColumns = "digest, own, peer, context_id, seq, direction, bytes, reply_to, created, plaintext, salt"
@@ -138,7 +142,36 @@ func (t *tx) PutTask(k store.Task, expect int64) error {
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: the task is not at version %d", store.ErrConflict, expect)
 	}
+	if err == nil && expect == 0 {
+		err = t.pruneTasks(k)
+	}
 	return err
+}
+
+// pruneTasks makes room for a task that was just added, and is kept whatever its time.
+func (t *tx) pruneTasks(added store.Task) error {
+	for _, q := range []struct {
+		where string
+		args  []any
+		keep  int
+	}{
+		{"owner = ?", []any{added.Owner}, store.MaxTasksOfOwner},
+		{"true", nil, store.MaxTasks},
+	} {
+		n, err := one(t, func(r row) (n int, err error) { err = r.Scan(&n); return n, err }, "SELECT count(*) FROM tasks WHERE "+q.where, q.args...)
+		if err == nil && n <= q.keep {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.exec("DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks WHERE "+q.where+" AND id <> ? ORDER BY updated DESC, id LIMIT -1 OFFSET ?)",
+			append(q.args, added.ID, q.keep-1)...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *tx) GetTask(owner, id string) (store.Task, error) {

@@ -6,6 +6,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -163,6 +164,7 @@ func conversations(t *testing.T, s store.Store) {
 	}
 	equal(t, list(store.ConversationFilter{}), []store.Conversation{other, c})
 	equal(t, list(store.ConversationFilter{Limit: 1}), []store.Conversation{other})
+	equal(t, list(store.ConversationFilter{Limit: 1, Oldest: true}), []store.Conversation{c})
 	equal(t, list(store.ConversationFilter{Own: own, Peer: peer, Role: "buyer", Phase: "agreed"}), []store.Conversation{c})
 	for _, f := range []store.ConversationFilter{{Own: peer}, {Peer: "x"}, {Role: "vendor"}, {Phase: "x"}} {
 		equal(t, list(f), []store.Conversation{})
@@ -367,6 +369,31 @@ func tasks(t *testing.T, s store.Store) {
 	if got := list(store.TaskFilter{}); len(got) != 1 || got[0].ID != "t4" {
 		t.Errorf("nobody's tasks: %+v", got)
 	}
+
+	// There are only so many, of one owner and in all; the newest stay, and one that is new whatever its time.
+	count := func(owner string) int { return len(list(store.TaskFilter{Owner: owner, Limit: store.MaxList})) }
+	must(t, s, func(tx store.Tx) error {
+		for i := range store.MaxTasksOfOwner + 5 {
+			if err := tx.PutTask(task(fmt.Sprintf("many-%d", i), peer, "C", 10+i), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	missing(t, s, get(peer, "t1"))
+	equal(t, count(peer), store.MaxTasksOfOwner)
+	must(t, s, func(tx store.Tx) error { return tx.PutTask(task("old", peer, "C", 0), 0) })
+	read(t, s, get(peer, "old"))
+	must(t, s, func(tx store.Tx) error {
+		for i := range store.MaxTasks {
+			if err := tx.PutTask(task(fmt.Sprintf("all-%d", i), fmt.Sprintf("owner %d", i), "C", 1000+i), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	equal(t, count(peer)+count(stranger), 0)
+	equal(t, count(fmt.Sprintf("owner %d", 0)), 1)
 }
 
 func equivocations(t *testing.T, s store.Store) {
