@@ -44,7 +44,7 @@ unit: tools-softhsm
 	$(GO) test -race -timeout 20m $(TEST_ARGS) ./...
 
 crash: ## SIGKILL each process at every commit point and check that both companies agree
-	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash' -v ./cmd/treaty
+	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash' -v ./cmd/treaty ./node
 
 test-interop: ## with the official SDKs of ANP (Python) and A2A (JavaScript, Python), over TLS on loopback (ARGS=-update writes docs/interop.md)
 	tools/interop/setup.sh $(INTEROP)

@@ -40,6 +40,7 @@ var (
 	ErrContext    = errors.New("hpke: context names no two DIDs with a key each")
 	ErrRecipient  = errors.New("hpke: sealed to another key than the agreed one")
 	ErrUnknownKey = errors.New("hpke: no such private key here")
+	ErrRetired    = errors.New("hpke: the key has been retired") // by an [Opener] that retires keys
 	ErrKey        = errors.New("hpke: key not usable with the suite")
 	ErrEncoding   = errors.New("hpke: not base64url without padding of the right size")
 	ErrTooLarge   = errors.New("hpke: larger than the limit")

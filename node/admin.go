@@ -24,7 +24,7 @@ var _ httpapi.Admin = (*Node)(nil)
 
 // Status implements [httpapi.Admin].
 func (n *Node) Status() httpapi.Status {
-	return httpapi.Status{Service: Service, Build: Version, DID: n.self().String(), Domain: n.cfg.Domain}
+	return httpapi.Status{Service: Service, Build: Version, DID: n.self().String(), Domain: n.cfg.Domain, Document: n.id().agent.Hash()}
 }
 
 // Resolve implements [httpapi.Admin].

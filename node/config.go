@@ -60,6 +60,7 @@ type Config struct {
 	DataPlane DataPlane `yaml:"data_plane,omitempty"`
 	Metaproto Metaproto `yaml:"metaproto,omitempty"`
 	Limits    Limits    `yaml:"limits,omitempty"`
+	Rotation  Rotation  `yaml:"rotation,omitempty"`
 	Compat    Compat    `yaml:"compat,omitempty"`
 }
 
@@ -114,6 +115,15 @@ type Limits struct {
 	PeerTimeout time.Duration `yaml:"peer_timeout,omitempty"`
 	// NegotiationTimeout ends a negotiation that has not concluded (default 15m).
 	NegotiationTimeout time.Duration `yaml:"negotiation_timeout,omitempty"`
+}
+
+// Rotation says how keys change inside the DID. Zero means the default.
+type Rotation struct {
+	// Grace is how long a key still counts after another has taken its place (default 168h).
+	Grace time.Duration `yaml:"grace,omitempty"`
+	// Settle is how long a new key is published before this node uses it, so that no peer meets it with an older document in
+	// its cache (default 5m, the longest that a node caches).
+	Settle time.Duration `yaml:"settle,omitempty"`
 }
 
 // ErrConfig wraps every error about treaty.yaml.
@@ -171,6 +181,8 @@ func (c *Config) defaults() {
 	setDefault(&c.Limits.MessageLifetime, 5*time.Minute)
 	setDefault(&c.Limits.PeerTimeout, 20*time.Second)
 	setDefault(&c.Limits.NegotiationTimeout, 15*time.Minute)
+	setDefault(&c.Rotation.Grace, 7*24*time.Hour)
+	setDefault(&c.Rotation.Settle, 5*time.Minute)
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -216,6 +228,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Limits.PeerTimeout < 0 || c.Limits.NegotiationTimeout < 0 {
 		return errors.New("limits: durations are not negative")
+	}
+	if least := c.Rotation.Settle + c.Limits.NegotiationTimeout; c.Rotation.Settle < 0 || c.Rotation.Grace < least {
+		return fmt.Errorf("rotation: grace is at least settle and limits.negotiation_timeout together (%s), so that what began with the old key can end with it", least)
 	}
 	for from, to := range c.Hosts {
 		if _, _, err := net.SplitHostPort(from); err != nil {

@@ -212,7 +212,7 @@ func (e *examination) endpoint(ctx context.Context, card *wellknown.VerifiedCard
 	case err == nil:
 		e.ok(name, "%s answers this node's signed request", url)
 	case errors.As(err, &refused) && refused.Code == string(httpsig.ForbiddenDID):
-		e.fail(name, theyMend+"admit this node: `treaty trust allow "+n.id.agent.ID().Domain()+"` on its side", "%s: its trust policy does not admit this node", url)
+		e.fail(name, theyMend+"admit this node: `treaty trust allow "+n.self().Domain()+"` on its side", "%s: its trust policy does not admit this node", url)
 	case errors.As(err, &refused) && refused.Code != "":
 		e.fail(name, "`treaty doctor` says whether others can verify this node", "%s does not accept this node's signature: %v", url, err)
 	default:

@@ -154,7 +154,7 @@ func (e *examination) socket(path string) {
 // signer asks whether the binding key can be used, when it is behind a remote signer.
 func (e *examination) signer(ctx context.Context) {
 	const name = "signer"
-	own := e.n.id.own
+	own := e.n.id().own
 	if own.client == nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (e *examination) chain(ctx context.Context) {
 // ownDocuments compares what the internet gets with what this node means to publish.
 func (e *examination) ownDocuments(ctx context.Context) {
 	const mend = "check DNS, the proxy in front of this node, and hosts in " + ConfigFile
-	for i, doc := range []*did.Document{e.n.id.agent, e.n.id.service} {
+	for i, doc := range []*did.Document{e.n.id().agent, e.n.id().service} {
 		name := [...]string{"agent document", "service document"}[i]
 		if v, err := doc.Verify(e.n.clock.Now()); err != nil {
 			e.fail(name, "restore did/ from a backup", "%v", err)
@@ -235,7 +235,7 @@ func (e *examination) ownCard(ctx context.Context) {
 		e.fail(name, "check DNS and the proxy in front of this node", "%v", err)
 		return
 	}
-	card, err := wellknown.VerifyCard(raw, e.n.id.agent, e.n.clock.Now())
+	card, err := wellknown.VerifyCard(raw, e.n.id().agent, e.n.clock.Now())
 	if err == nil {
 		_, err = card.Negotiation()
 	}

@@ -48,7 +48,7 @@ func (n *Node) Evidence(ctx context.Context, contractID string) ([]byte, error) 
 	if in.Documents, err = n.documentsOf(ctx, rec); err != nil {
 		return nil, err
 	}
-	return evidence.Build(ctx, in, n.id.keys.Binding, n.clock.Now())
+	return evidence.Build(ctx, in, n.id().binding, n.clock.Now())
 }
 
 func agreementOf(tx store.Tx, self did.DID, rec store.ContractRecord) ([]byte, error) {
@@ -127,7 +127,7 @@ func (n *Node) documentsOf(ctx context.Context, rec store.ContractRecord) ([][]b
 	if err != nil {
 		return nil, err
 	}
-	docs := [][]byte{n.id.agent.Raw()}
+	docs := [][]byte{n.id().agent.Raw()}
 	for _, s := range []string{c.Parties.Buyer, c.Parties.Vendor} {
 		id, err := did.Parse(s)
 		if err != nil {

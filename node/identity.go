@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/gateway/anp"
 	"github.com/treaty-node/treaty/node/internal/keystore"
-	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/wellknown"
 )
 
@@ -29,16 +30,18 @@ const (
 // ErrIdentity wraps every reason not to start because of keys or documents.
 var ErrIdentity = errors.New("identity")
 
-// identity is who the node is: its documents as published and the keys that it may use.
+// identity is one consistent state of who the node is: the documents as published and the keys that it may use. It does not
+// change; a rotation puts another in its place.
 type identity struct {
+	rec            store.Identity
 	agent, service *did.Document
 	own            *ownKeys
-	keys           negotiation.Keys
+	binding        did.Signer
+	ring           *hpke.Keyring
+	site           http.Handler // the public documents; nil before they are built
 }
 
-// loadIdentity reads documents and keys and refuses anything that peers would refuse too: a wrong proof, a binding that
-// does not hold, mixed key roles, keys that are not the document's. Documents proved in another dialect than configured are
-// proved anew.
+// loadIdentity reads the documents in the folder and the keys.
 func loadIdentity(ctx context.Context, dir string, cfg *Config, o Options, now time.Time) (*identity, error) {
 	agent, err := loadDocument(filepath.Join(dir, DocumentsDir, agentDocument), now)
 	if err != nil {
@@ -58,73 +61,183 @@ func loadIdentity(ctx context.Context, dir string, cfg *Config, o Options, now t
 	if err := own.connect(ctx, agent); err != nil {
 		return nil, err
 	}
-	id := &identity{agent: agent, service: service, own: own, keys: negotiation.Keys{Document: agent}}
-	binding, err := agent.BindingKeyID()
+	return newSnapshot(store.Identity{Agent: string(agent.Raw()), Service: string(service.Raw())}, own, now)
+}
+
+// newSnapshot refuses anything that peers would refuse too: a wrong proof, a binding that does not hold, mixed key roles, keys
+// that are not the document's.
+func newSnapshot(rec store.Identity, own *ownKeys, now time.Time) (*identity, error) {
+	id := &identity{rec: rec}
+	var err error
+	if id.agent, err = checkDocument([]byte(rec.Agent), now); err != nil {
+		return nil, err
+	}
+	if id.service, err = checkDocument([]byte(rec.Service), now); err != nil {
+		return nil, err
+	}
+	id.own = own.holding(id.agent, rec.Keys)
+	binding, err := id.agent.BindingKeyID()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	if id.keys.Binding, err = own.signer(binding); err != nil {
+	if id.binding, err = id.own.signer(binding); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	if id.keys.Binding == nil {
+	if id.binding == nil {
 		return nil, fmt.Errorf("%w: keys/ has no binding key %s", ErrIdentity, binding)
 	}
 	ring := map[string]did.PrivateKey{}
-	for _, k := range own.files[keystore.Kex] {
+	for _, k := range id.own.files[keystore.Kex] {
 		ring[k.KID] = k.Private
 	}
-	kid, _, err := hpke.SelectKey(agent, hpke.SuiteX25519, now)
+	kid, _, err := hpke.SelectKey(id.agent, hpke.SuiteX25519, now)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
 	if _, ok := ring[kid]; !ok {
 		return nil, fmt.Errorf("%w: keys/ has no key-agreement key %s", ErrIdentity, kid)
 	}
-	id.keys.KeyAgreementKID, id.keys.Opener = kid, hpke.NewKeyring(ring)
-	dialect := did.Dialect(cfg.ProofDialect)
-	if id.agent, err = prove(ctx, dir, agentDocument, agent, own, dialect, now); err != nil {
-		return nil, err
-	}
-	id.keys.Document = id.agent
-	id.service, err = prove(ctx, dir, serviceDocument, service, own, dialect, now)
-	return id, err
+	id.ring = hpke.NewKeyring(ring)
+	return id, nil
 }
 
-// prove gives a published document a proof in the wanted dialect, if it has one in another. It says the same as before with
+// reconcile brings the folder's documents and the store's together. The store's count, unless the folder's have a newer proof:
+// then the store is a backup from before, and peers have seen the newer ones. Documents proved in another dialect than
+// configured are proved anew.
+func (n *Node) reconcile(ctx context.Context, files *identity, now time.Time) (*identity, error) {
+	for {
+		id, err := n.reconcileOnce(ctx, files, now)
+		if !errors.Is(err, store.ErrConflict) { // else another process was faster
+			return id, err
+		}
+	}
+}
+
+func (n *Node) reconcileOnce(ctx context.Context, files *identity, now time.Time) (*identity, error) {
+	var rec store.Identity
+	err := n.db.View(ctx, func(tx store.Tx) (err error) { rec, err = store.GetIdentity(tx); return err })
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	next := rec
+	for _, d := range []struct {
+		stored *string
+		file   *did.Document
+	}{{&next.Agent, files.agent}, {&next.Service, files.service}} {
+		if *d.stored == "" {
+			*d.stored = string(d.file.Raw())
+			continue
+		}
+		doc, err := checkDocument([]byte(*d.stored), now)
+		if err != nil {
+			return nil, err
+		}
+		if doc.ID() != d.file.ID() {
+			return nil, fmt.Errorf("%w: the store has a document of %s, the folder one of %s", ErrIdentity, doc.ID(), d.file.ID())
+		}
+		if d.file.ProofCreated().After(doc.ProofCreated()) {
+			*d.stored = string(d.file.Raw())
+		}
+	}
+	own := files.own
+	if doc, err := did.ParseDocument([]byte(next.Agent)); err == nil {
+		if own, err = own.load(n.dir, doc); err != nil {
+			return nil, err
+		}
+	}
+	for _, doc := range []*string{&next.Agent, &next.Service} {
+		if *doc, err = reproved(ctx, *doc, own, did.Dialect(n.cfg.ProofDialect), now); err != nil {
+			return nil, err
+		}
+	}
+	if next.Agent != rec.Agent || next.Service != rec.Service {
+		if next.Keys, err = keyStates(rec.Keys, next.Agent, now); err != nil {
+			return nil, err
+		}
+		if err := n.db.Update(ctx, func(tx store.Tx) error { return store.PutIdentity(tx, next, rec.Version) }); err != nil {
+			return nil, err
+		}
+		next.Version = rec.Version + 1
+	}
+	id, err := newSnapshot(next, own, now)
+	if err != nil {
+		return nil, err
+	}
+	return id, n.export(id)
+}
+
+// export writes the documents into the folder, for the next start and for web servers that publish files.
+func (n *Node) export(id *identity) error {
+	for name, text := range map[string]string{agentDocument: id.rec.Agent, serviceDocument: id.rec.Service} {
+		path := filepath.Join(n.dir, DocumentsDir, name)
+		if have, err := os.ReadFile(path); err == nil && string(have) == text {
+			continue
+		}
+		if err := replace(path, []byte(text)); err != nil {
+			return fmt.Errorf("%w: %w", ErrIdentity, err)
+		}
+	}
+	return nil
+}
+
+// reproved gives a published document a proof in the wanted dialect, if it has one in another. It says the same as before with
 // a newer proof, which is what peers take for an update. Proofs by secp256k1 keys have one form only.
-func prove(ctx context.Context, dir, name string, doc *did.Document, own *ownKeys, dialect did.Dialect, now time.Time) (*did.Document, error) {
+func reproved(ctx context.Context, text string, own *ownKeys, dialect did.Dialect, now time.Time) (string, error) {
+	doc, err := checkDocument([]byte(text), now)
+	if err != nil {
+		return "", err
+	}
 	v, err := doc.Verify(now)
 	if err != nil || v.Dialect == "" || v.Dialect == dialect || v.Profile == did.ProfileK1 || doc.Deactivated() {
-		return doc, err
+		return text, err
 	}
 	signer, err := own.signer(v.ProofKeyID)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+		return "", fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
 	if signer == nil {
-		return nil, fmt.Errorf("%w: %s has a proof of dialect %s; keys/ has no key %s to prove it anew as proof_dialect %s says", ErrIdentity, name, v.Dialect, v.ProofKeyID, dialect)
+		return "", fmt.Errorf("%w: %s has a proof of dialect %s; keys/ has no key %s to prove it anew as proof_dialect %s says", ErrIdentity, doc.ID(), v.Dialect, v.ProofKeyID, dialect)
 	}
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(doc.Raw(), &members); err != nil { // strictly parsed before
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+		return "", fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
 	delete(members, "proof")
 	unsigned, err := canon.Marshal(members)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+		return "", fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	if earliest := doc.ProofCreated().Add(time.Second); now.Before(earliest) {
+	raw, err := proved(ctx, doc, unsigned, signer, dialect, now)
+	return string(raw), err
+}
+
+// proved signs the next version of a document and checks it as a peer will. Its proof is newer than the last one's, whatever
+// the clock says: peers refuse rollbacks.
+func proved(ctx context.Context, last *did.Document, unsigned []byte, signer did.Signer, dialect did.Dialect, now time.Time) ([]byte, error) {
+	if earliest := last.ProofCreated().Add(time.Second); now.Before(earliest) {
 		now = earliest
 	}
 	raw, err := did.SignDocument(ctx, unsigned, signer, now, dialect)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	path := filepath.Join(dir, DocumentsDir, name)
-	if err := replace(path, raw); err != nil {
+	_, err = checkDocument(raw, now)
+	return raw, err
+}
+
+// checkDocument reads a document of ours as a peer does.
+func checkDocument(raw []byte, now time.Time) (*did.Document, error) {
+	doc, err := did.ParseDocument(raw)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	return loadDocument(path, now)
+	if _, err := doc.Verify(now); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrIdentity, doc.ID(), err)
+	}
+	if err := doc.CheckRoles(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrIdentity, doc.ID(), err)
+	}
+	return doc, nil
 }
 
 // replace puts data in place of a file: at any moment there is the old one or the new one.
@@ -147,15 +260,9 @@ func loadDocument(path string, now time.Time) (*did.Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	doc, err := did.ParseDocument(raw)
+	doc, err := checkDocument(raw, now)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrIdentity, path, err)
-	}
-	if _, err := doc.Verify(now); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrIdentity, path, err)
-	}
-	if err := doc.CheckRoles(); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrIdentity, path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return doc, nil
 }

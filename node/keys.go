@@ -4,17 +4,23 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"filippo.io/age"
+
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/signer"
+	"github.com/treaty-node/treaty/node/store"
 )
 
 // ownKeys are the keys that the node may use: those of its files and, if so configured, one behind a remote signer.
@@ -22,11 +28,13 @@ type ownKeys struct {
 	files  map[keystore.Role][]keystore.Key
 	remote did.Signer // the binding key; nil when it is a file's
 	client *signer.Client
+	unlock age.Identity
+	seal   keystore.Seal
 }
 
 // loadKeys unseals the key files.
 func loadKeys(dir string, cfg *Config, o Options) (*ownKeys, error) {
-	unlock, err := cfg.Keys.Open(keystore.Environment{Dir: dir, Credentials: os.Getenv(keystore.CredentialsEnv), Prompt: o.Prompt})
+	unlock, seal, err := cfg.Keys.OpenSeal(keystore.Environment{Dir: dir, Credentials: os.Getenv(keystore.CredentialsEnv), Prompt: o.Prompt})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
@@ -34,11 +42,66 @@ func loadKeys(dir string, cfg *Config, o Options) (*ownKeys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	k := &ownKeys{files: files}
+	k := &ownKeys{files: files, unlock: unlock, seal: seal}
 	if s := cfg.Keys.Signer; s != nil {
 		k.client = signer.NewClient(Path(dir, s.Socket))
 	}
 	return k, nil
+}
+
+// load returns the keys with those of the document that stand in the folder since the last look at it.
+func (k *ownKeys) load(dir string, doc *did.Document) (*ownKeys, error) {
+	out := *k
+	out.files = maps.Clone(k.files)
+	for _, m := range doc.Methods() {
+		_, fragment, err := did.SplitKeyID(m.ID)
+		if err != nil || k.holds(m.ID) {
+			continue
+		}
+		role, _, _ := strings.Cut(fragment, "-")
+		if role != string(keystore.Kex) && role != string(keystore.Signing) {
+			continue
+		}
+		key, err := keystore.Load(keyFile(dir, fragment), k.unlock)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil && key.KID != m.ID {
+			err = fmt.Errorf("%w: it holds %s and not %s", keystore.ErrKey, key.KID, m.ID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+		}
+		out.files[key.Role] = append([]keystore.Key{key}, out.files[key.Role]...)
+	}
+	return &out, nil
+}
+
+// keyFile is where a key is kept, by the fragment of its id.
+func keyFile(dir, fragment string) string { return filepath.Join(dir, KeysDir, fragment+".age") }
+
+func (k *ownKeys) holds(kid string) bool {
+	for _, list := range k.files {
+		for _, f := range list {
+			if f.KID == kid {
+				return true
+			}
+		}
+	}
+	return k.remote != nil && k.remote.KeyID() == kid
+}
+
+// holding returns the keys without those that have retired.
+func (k *ownKeys) holding(doc *did.Document, states map[string]store.OwnKey) *ownKeys {
+	out := *k
+	out.files = map[keystore.Role][]keystore.Key{}
+	for role, list := range k.files {
+		out.files[role] = slices.DeleteFunc(slices.Clone(list), func(f keystore.Key) bool {
+			_, published := doc.Method(f.KID)
+			return states[f.KID].State == store.KeyRetired && !published
+		})
+	}
+	return &out
 }
 
 // connect finds the document's binding key at the remote signer, if there is to be one. What the signer has under that id
@@ -92,9 +155,9 @@ func (k *ownKeys) ready(ctx context.Context) error {
 
 // Keys implements [httpapi.Admin]: what the documents publish and what the node holds, by their public parts.
 func (n *Node) Keys(context.Context) ([]httpapi.Key, error) {
-	now := n.clock.Now()
+	now, id := n.clock.Now(), n.id()
 	held := map[string]httpapi.Key{}
-	for role, list := range n.id.own.files {
+	for role, list := range id.own.files {
 		for _, k := range list {
 			held[k.KID] = httpapi.Key{
 				Role: string(role), KID: k.KID, Type: string(k.Private.Public().Type()), Thumbprint: k.Private.Public().Thumbprint(),
@@ -102,18 +165,18 @@ func (n *Node) Keys(context.Context) ([]httpapi.Key, error) {
 			}
 		}
 	}
-	if r := n.id.own.remote; r != nil {
+	if r := id.own.remote; r != nil {
 		held[r.KeyID()] = httpapi.Key{
 			Role: string(keystore.Signing), KID: r.KeyID(), Type: string(r.PublicKey().Type()), Thumbprint: r.PublicKey().Thumbprint(),
-			Location: httpapi.KeyInToken, Where: n.id.own.client.Path(), State: httpapi.KeyUnpublished,
+			Location: httpapi.KeyInToken, Where: id.own.client.Path(), State: httpapi.KeyUnpublished,
 		}
 	}
 	var out []httpapi.Key
-	for _, doc := range []*did.Document{n.id.agent, n.id.service} {
+	for _, doc := range []*did.Document{id.agent, id.service} {
 		for _, m := range doc.Methods() {
 			k, ok := held[m.ID]
 			if !ok {
-				k = httpapi.Key{Role: string(roleIn(doc, n.id.service, m.ID)), KID: m.ID, Location: httpapi.KeyOffline}
+				k = httpapi.Key{Role: string(roleIn(doc, id.service.ID(), m.ID)), KID: m.ID, Location: httpapi.KeyOffline}
 				if !m.Key.IsZero() {
 					k.Type, k.Thumbprint = string(m.Key.Type()), m.Key.Thumbprint()
 				}
@@ -144,7 +207,7 @@ func (n *Node) Keys(context.Context) ([]httpapi.Key, error) {
 }
 
 // roleIn is the role that a document gives to one of its keys.
-func roleIn(doc, service *did.Document, kid string) keystore.Role {
+func roleIn(doc *did.Document, service did.DID, kid string) keystore.Role {
 	switch {
 	case doc.In(kid, did.Recovery):
 		return keystore.Recovery
@@ -152,7 +215,7 @@ func roleIn(doc, service *did.Document, kid string) keystore.Role {
 		return keystore.Human
 	case doc.In(kid, did.KeyAgreement):
 		return keystore.Kex
-	case doc.ID() == service.ID():
+	case doc.ID() == service:
 		return keystore.Service
 	}
 	return keystore.Signing

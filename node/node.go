@@ -43,6 +43,7 @@ import (
 	"github.com/treaty-node/treaty/node/signer"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
+	"github.com/treaty-node/treaty/wellknown"
 )
 
 // Version names the build; the Makefile sets it.
@@ -69,6 +70,7 @@ type Options struct {
 	Process string // name in the event log
 	// Prompt asks a person for a passphrase; nil when there is no terminal. See Keys.
 	Prompt func(question string) (string, error)
+	Clock  clock.Clock // nil: the machine's
 }
 
 // Node is an open node. Close it, or Run it, which closes it.
@@ -78,7 +80,9 @@ type Node struct {
 	log      *slog.Logger
 	clock    *clock.Secure
 	db       *sqlite.DB
-	id       *identity
+	live     atomic.Pointer[identity]
+	changing sync.Mutex // orders changes of live
+	rotating sync.Mutex // one rotation at a time
 	trust    *trust.Live
 	trustMu  sync.Mutex // orders changes of trust
 	resolver *resolver.Resolver
@@ -89,7 +93,8 @@ type Node struct {
 	nego     *negotiation.Service
 	public   http.Handler
 
-	unwritable atomic.Bool // the last attempt to write the store on our own account failed
+	unwritable atomic.Bool          // the last attempt to write the store on our own account failed
+	described  []wellknown.Document // public documents beside the DID documents
 
 	driving sync.WaitGroup
 	life    context.Context //nolint:containedctx // the time the node runs: conversations outlive the request that starts them
@@ -106,14 +111,19 @@ func Open(ctx context.Context, dir string, o Options) (*Node, error) {
 	if n.log == nil {
 		n.log = slog.New(slog.DiscardHandler)
 	}
-	if n.id, err = loadIdentity(ctx, dir, cfg, o, clock.System{}.Now()); err != nil {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	files, err := loadIdentity(ctx, dir, cfg, o, o.Clock.Now())
+	if err != nil {
 		return nil, usageError(err)
 	}
-	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(dir, StoreFile), sqlite.Options{Node: n.self().String(), Process: o.Process})
+	n.live.Store(files)
+	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(dir, StoreFile), sqlite.Options{Node: n.self().String(), Process: o.Process, Clock: o.Clock})
 	if err != nil {
 		return nil, usageError(fmt.Errorf("store: %w (a missing store is never made anew: `treaty restore` puts a backup in its place)", err))
 	}
-	if err := n.build(ctx); err != nil {
+	if err := n.build(ctx, o.Clock); err != nil {
 		return nil, errors.Join(err, n.db.Close())
 	}
 	return n, nil
@@ -127,13 +137,21 @@ func usageError(err error) error {
 	return &httpapi.Error{Kind: httpapi.KindUsage, Message: err.Error()}
 }
 
-func (n *Node) self() did.DID { return n.id.agent.ID() }
+// id is who the node is at the moment. What has to fit together comes from one call.
+func (n *Node) id() *identity { return n.live.Load() }
 
-func (n *Node) build(ctx context.Context) (err error) {
+func (n *Node) self() did.DID { return n.id().agent.ID() }
+
+func (n *Node) build(ctx context.Context, base clock.Clock) (err error) {
 	n.life, n.stop = context.WithCancel(context.Background())
-	if n.clock, err = clock.NewSecure(ctx, clock.System{}, store.ClockFloor(n.db)); err != nil {
+	if n.clock, err = clock.NewSecure(ctx, base, store.ClockFloor(n.db)); err != nil {
 		return err
 	}
+	id, err := n.reconcile(ctx, n.id(), n.clock.Now())
+	if err != nil {
+		return usageError(err)
+	}
+	n.live.Store(id)
 	if err := n.loadTrust(ctx); err != nil {
 		return err
 	}
@@ -159,7 +177,7 @@ func (n *Node) build(ctx context.Context) (err error) {
 		}
 	}
 	nego := negotiation.Config{
-		Keys: func() negotiation.Keys { return n.id.keys }, Store: n.db, Resolver: n.resolver,
+		Keys: n.keys, Store: n.db, Resolver: n.resolver,
 		Contracts: n.trust.MayContract,
 		Meta:      n.cfg.MetaPolicy, Connector: n, Now: n.clock.Now, Skew: skew,
 		Lifetime: n.cfg.Limits.MessageLifetime, Deadline: n.cfg.Limits.NegotiationTimeout, Log: n.log,
@@ -172,10 +190,10 @@ func (n *Node) build(ctx context.Context) (err error) {
 	return err
 }
 
-// signing is the guarded client whose every request carries the binding key's signature.
+// signing is the guarded client whose every request carries this node's signature.
 func (n *Node) signing(guard fetch.Config) *http.Client {
 	return &http.Client{
-		Transport: &httpsig.Transport{Base: fetch.NewTransport(guard), Signer: func() did.Signer { return n.id.keys.Binding }, Now: n.clock.Now},
+		Transport: &httpsig.Transport{Base: fetch.NewTransport(guard), Signer: n.requestSigner, Now: n.clock.Now},
 		Timeout:   guard.Timeout,
 	}
 }
@@ -183,7 +201,12 @@ func (n *Node) signing(guard fetch.Config) *http.Client {
 // publicHandler builds what the internet sees.
 func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	origin := "https://" + n.cfg.Domain
-	site, card, err := n.site(ctx, origin)
+	described, card, err := n.describe(ctx, origin)
+	if err != nil {
+		return nil, err
+	}
+	n.described = described
+	site, err := n.publish(n.id())
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +235,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	messages, err := anp.Handler(anp.Config{
-		Service: n.id.service.ID(), Agents: []did.DID{n.self()}, Verifier: verifier, Speaks: n.speaks(), Now: n.clock.Now, Logger: n.log,
+		Service: n.id().service.ID(), Agents: []did.DID{n.self()}, Verifier: verifier, Speaks: n.speaks(), Now: n.clock.Now, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -222,7 +245,8 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	return httpapi.PublicHandler(httpapi.Public{
-		Site: site, Paths: site.Paths(), A2A: agent, ANP: verifier.Optional(messages),
+		Site: n.current(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.id().site.ServeHTTP(w, r) })), Paths: site.Paths(),
+		A2A: n.current(agent), ANP: n.current(verifier.Optional(messages)),
 		Health: httpapi.Health{Service: Service, Build: Version, DID: n.self().String()},
 		Ready:  n.ready,
 	}), nil
@@ -230,7 +254,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 
 // ready says what is missing for the node to work, nil when nothing is.
 func (n *Node) ready(ctx context.Context) error {
-	if err := n.id.own.ready(ctx); err != nil {
+	if err := n.id().own.ready(ctx); err != nil {
 		return err
 	}
 	if n.unwritable.Load() {
@@ -275,6 +299,7 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 	g.Go(func() error { return serving(publicServer.ServeTLS(public, "", "")) })
 	g.Go(func() error { return serving(adminServer.Serve(admin)) })
 	g.Go(func() error { return n.housekeeping(gctx) })
+	g.Go(func() error { return n.keepIdentity(gctx) })
 	g.Go(func() error {
 		<-gctx.Done()
 		n.stop()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 )
@@ -57,7 +58,7 @@ type company struct {
 	done   chan error
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +69,7 @@ func freePort(t *testing.T) string {
 }
 
 // initPair makes a buyer's and a vendor's folder.
-func initPair(t *testing.T, change func(buyer, vendor *node.InitOptions)) (buyer, vendor string) {
+func initPair(t testing.TB, change func(buyer, vendor *node.InitOptions)) (buyer, vendor string) {
 	t.Helper()
 	root, err := os.MkdirTemp("", "treaty")
 	if err != nil {
@@ -108,21 +109,27 @@ func initPair(t *testing.T, change func(buyer, vendor *node.InitOptions)) (buyer
 
 func start(t *testing.T, dir string) *company {
 	t.Helper()
-	n, err := node.Open(t.Context(), dir, node.Options{Process: "treaty"})
+	return startAt(t, dir, clock.System{})
+}
+
+// startAt starts the node with a clock of its own.
+func startAt(t *testing.T, dir string, c clock.Clock) *company {
+	t.Helper()
+	n, err := node.Open(t.Context(), dir, node.Options{Process: "treaty", Clock: c})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &company{Node: n, dir: dir, cancel: cancel, done: make(chan error, 1)}
+	co := &company{Node: n, dir: dir, cancel: cancel, done: make(chan error, 1)}
 	ready := make(chan struct{})
-	go func() { c.done <- n.Run(ctx, func() { close(ready) }) }()
+	go func() { co.done <- n.Run(ctx, func() { close(ready) }) }()
 	select {
 	case <-ready:
-	case err := <-c.done:
+	case err := <-co.done:
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.stop(t) })
-	return c
+	t.Cleanup(func() { co.stop(t) })
+	return co
 }
 
 func (c *company) stop(t *testing.T) {

@@ -320,7 +320,15 @@ func signerDown(t *testing.T, binary string) {
 	if keys := must[[]httpapi.Key](t)(buyer.Keys(t.Context())); len(keys) == 0 { // needs no signature
 		t.Error("no keys")
 	}
+	if _, err := buyer.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateKeyAgreement}); err == nil || httpapi.AsError(err).Code != httpapi.CodeSigner {
+		t.Errorf("rotate: %v", err)
+	}
+	if files := keyFiles(t, buyerDir)[keystore.Kex]; len(files) != 1 {
+		t.Errorf("the rotation that was not signed left a key: %v", files)
+	}
 	s.start(t)
+	rotate(t, buyer.Node, httpapi.RotateKeyAgreement)
+	rotate(t, buyer.Node, httpapi.RotateSigning)
 	if got := ready(); !strings.HasPrefix(got, "200 ") {
 		t.Errorf("readyz, back: %s", got)
 	}

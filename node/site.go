@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -15,9 +16,10 @@ import (
 	"github.com/treaty-node/treaty/wellknown"
 )
 
-// site builds every public document from the identity and the catalogue. Only names and types of columns are in it.
-func (n *Node) site(ctx context.Context, origin string) (*wellknown.Site, *wellknown.Card, error) {
-	cfg, signer := n.cfg, n.id.keys.Binding
+// describe builds and signs the public documents that describe the agent. They depend on its DID and the catalogue and stay
+// when keys rotate inside the DID. Only names and types of columns are in them.
+func (n *Node) describe(ctx context.Context, origin string) ([]wellknown.Document, *wellknown.Card, error) {
+	cfg, signer := n.cfg, n.id().binding
 	var plane *wellknown.DataPlane
 	var schemas []wellknown.Schema
 	if n.offer != nil {
@@ -49,28 +51,30 @@ func (n *Node) site(ctx context.Context, origin string) (*wellknown.Site, *wellk
 	adURL := origin + descriptionPath(cfg)
 	ad, err := wellknown.BuildAgentDescription(ctx, wellknown.ADSpec{
 		Agent: n.self(), URL: adURL, Name: cfg.Name, Description: card.Description, OwnerName: cfg.Name, OwnerURL: origin,
-		Created: n.id.agent.ProofCreated(), Interfaces: wellknown.Interfaces(origin, plane),
+		Created: n.id().agent.ProofCreated(), Interfaces: wellknown.Interfaces(origin, plane),
 	}, signer)
 	if err != nil {
 		return nil, nil, err
 	}
-	docs := []wellknown.Document{wellknown.CardDocument(raw)}
-	for _, d := range []struct {
-		of  func([]byte) (wellknown.Document, error)
-		raw []byte
-	}{{wellknown.DIDDocument, n.id.agent.Raw()}, {wellknown.DIDDocument, n.id.service.Raw()}, {wellknown.AgentDescriptionDocument, ad}} {
-		doc, err := d.of(d.raw)
-		if err != nil {
-			return nil, nil, err
-		}
-		docs = append(docs, doc)
-	}
-	pages, err := wellknown.DescriptionPages(origin, []wellknown.Item{{ID: adURL, Name: cfg.Name}}, 1)
+	description, err := wellknown.AgentDescriptionDocument(ad)
 	if err != nil {
 		return nil, nil, err
 	}
-	site, err := wellknown.NewSite(documentAge, append(docs, pages...)...)
-	return site, card, err
+	pages, err := wellknown.DescriptionPages(origin, []wellknown.Item{{ID: adURL, Name: cfg.Name}}, 1)
+	return append(pages, wellknown.CardDocument(raw), description), card, err
+}
+
+// site is every public document: those of an identity and those that describe it.
+func (n *Node) site(id *identity) (*wellknown.Site, error) {
+	docs := slices.Clone(n.described)
+	for _, d := range []*did.Document{id.agent, id.service} {
+		doc, err := wellknown.DIDDocument(d.Raw())
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+	return wellknown.NewSite(documentAge, docs...)
 }
 
 // tools are the signatures of the data plane's tools, as the card publishes them.

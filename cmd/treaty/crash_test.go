@@ -63,7 +63,7 @@ func TestCrash_EveryPoint(t *testing.T) {
 	var mu sync.Mutex
 	hits := map[string]map[string]int{}
 	t.Run("processes", func(t *testing.T) {
-		points := node.CrashPoints()
+		points := talkPoints()
 		for _, w := range []struct {
 			victim string
 			points []string
@@ -87,13 +87,18 @@ func TestCrash_EveryPoint(t *testing.T) {
 	printPoints(t, hits)
 }
 
+// talkPoints are the points that negotiations and queries pass. Rotations pass the others; package node crashes there.
+func talkPoints() []string {
+	return slices.DeleteFunc(node.CrashPoints(), func(p string) bool { return strings.HasPrefix(p, "rotation.") })
+}
+
 // printPoints prints every point with what became of it.
 func printPoints(t *testing.T, hits map[string]map[string]int) {
 	var out strings.Builder
 	tw := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tw, "POINT\tPROCESS\tRESULT")
 	total := 0
-	for _, point := range node.CrashPoints() {
+	for _, point := range talkPoints() {
 		nowhere := true
 		for _, victim := range []string{buyer, vendor, plane} {
 			n, why := hits[point][victim], unreachable[victim][point]

@@ -27,6 +27,7 @@ const (
 	CodeAgreementMismatch Code = "AGREEMENT_MISMATCH"
 	CodeSuiteMismatch     Code = "SUITE_MISMATCH"
 	CodeCannotOpen        Code = "CANNOT_OPEN"
+	CodeKeyRetired        Code = "KEY_RETIRED"
 	CodeBodyMismatch      Code = "BODY_MISMATCH"
 	CodeVersionMismatch   Code = "VERSION_MISMATCH"
 	CodeUnexpectedType    Code = "UNEXPECTED_TYPE"
@@ -65,6 +66,7 @@ var codes = []struct {
 	{CodeAgreementMismatch, false, "the message names another agreement than the one in force"},
 	{CodeSuiteMismatch, false, "the message is sealed with another suite, or to another key, than agreed"},
 	{CodeCannotOpen, false, "the sealed content does not open"},
+	{CodeKeyRetired, false, "the message is sealed to a key whose grace after a rotation is over"},
 	{CodeBodyMismatch, false, "the content does not belong to this message"},
 	{CodeVersionMismatch, false, "the version is not the agreed one"},
 	{CodeUnexpectedType, false, "a message of this type is not expected here"},

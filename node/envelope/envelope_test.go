@@ -491,6 +491,7 @@ func TestOpenRefuses(t *testing.T) {
 		"nothing agreed":             {good, vendor.ring, OpenWith{}, CodeSuiteMismatch},
 		"payload names other suite":  {sealed(func(s map[string]any) { s["suite"] = "NULL" }), vendor.ring, vendor.openWith(), CodeSuiteMismatch},
 		"payload names other key":    {sealed(func(s map[string]any) { s["recipientKid"] = third.kexID }), vendor.ring, vendor.openWith(), CodeSuiteMismatch},
+		"key past its grace":         {good, retired{}, vendor.openWith(), CodeKeyRetired},
 		"key not held":               {good, third.ring, vendor.openWith(), CodeCannotOpen},
 		"enc zero":                   {sealed(func(s map[string]any) { s["enc"] = strings.Repeat("A", 43) }), vendor.ring, vendor.openWith(), CodeCannotOpen},
 		"enc malformed":              {sealed(func(s map[string]any) { s["enc"] = "A" }), vendor.ring, vendor.openWith(), CodeMalformed},
@@ -652,7 +653,7 @@ func TestCodesAreOneTable(t *testing.T) {
 		}
 		seen[c] = true
 	}
-	if len(seen) != 29 {
+	if len(seen) != 30 {
 		t.Errorf("%d codes", len(seen))
 	}
 	for _, c := range []Code{CodeNotYetValid, CodeUnavailable, CodeInternal} {
@@ -672,4 +673,11 @@ func TestCodesAreOneTable(t *testing.T) {
 	if CodeOf(nil) != "" || CodeOf(io.EOF) != CodeInternal || CodeOf(CodeReplayed) != CodeReplayed {
 		t.Error("CodeOf")
 	}
+}
+
+// retired is an opener whose key has been retired.
+type retired struct{}
+
+func (retired) Open(context.Context, hpke.Suite, hpke.Sealed, hpke.Context, []byte) ([]byte, error) {
+	return nil, fmt.Errorf("%w: since yesterday", hpke.ErrRetired)
 }

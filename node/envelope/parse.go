@@ -137,6 +137,9 @@ func refuseSealed(err error) error {
 	case errors.Is(err, hpke.ErrEncoding):
 		return Refuse(CodeMalformed, "%w", err)
 	}
+	if errors.Is(err, hpke.ErrRetired) {
+		return Refuse(CodeKeyRetired, "%w", err)
+	}
 	return Refuse(CodeCannotOpen, "%w", err)
 }
 

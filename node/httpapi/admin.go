@@ -31,6 +31,8 @@ type Status struct {
 	Build   string `json:"build"`
 	DID     string `json:"did"`
 	Domain  string `json:"domain"`
+	// Document is the hash of the agent's DID document as published now.
+	Document canon.Digest `json:"document"`
 }
 
 // ResolveRequest names what to resolve: a DID, or a domain whose agents are looked up first.

@@ -100,6 +100,37 @@ type DoctorRequest struct {
 	Peer string `json:"peer,omitempty"`
 }
 
+// Kinds of rotation.
+const (
+	RotateKeyAgreement = "key-agreement"
+	RotateSigning      = "signing" // the secondary key that signs requests; the binding key is not touched
+	RotateHuman        = "human"
+	RotateRecovery     = "recovery"
+)
+
+// RotateRequest puts a new key in the place of those of its kind, which stay for the grace period.
+type RotateRequest struct {
+	Kind string `json:"kind"`
+	// Document is the hash of the document that the operator means to change; empty: whatever it is.
+	Document string `json:"document,omitempty"`
+	// PublicKey is the new Ed25519 key of kind human or recovery, whose private half the node never sees.
+	PublicKey []byte `json:"publicKey,omitempty"`
+	// Now retires the keys that are replaced at once, and all of their kind with them: somebody else may have them. What is sealed to them and under way
+	// is lost, and negotiations with peers that have the older document in their cache fail until they look again.
+	Now bool `json:"now,omitempty"`
+}
+
+// Rotation is what a rotation led to.
+type Rotation struct {
+	Kind     string       `json:"kind"`
+	KID      string       `json:"kid"`
+	Previous []string     `json:"previous"`        // keys that it replaces
+	Until    string       `json:"until,omitempty"` // RFC 3339; their end
+	UsedFrom string       `json:"usedFrom"`        // RFC 3339; when this node begins to use the new key
+	Document canon.Digest `json:"document"`        // hash of the document published now
+	Note     string       `json:"note,omitempty"`  // what is left to do
+}
+
 // IdentityAdmin is the part of [Admin] about who others are and whom this node deals with.
 type IdentityAdmin interface {
 	Trust(ctx context.Context) (Trust, error)
@@ -107,6 +138,7 @@ type IdentityAdmin interface {
 	History(ctx context.Context, id string) (History, error)
 	Confirm(ctx context.Context, req ConfirmRequest) (History, error)
 	Doctor(ctx context.Context, req DoctorRequest) (Diagnosis, error)
+	Rotate(ctx context.Context, req RotateRequest) (Rotation, error)
 }
 
 type route func(path string, f func(r *http.Request) (any, error))
@@ -133,6 +165,13 @@ func identityRoutes(a IdentityAdmin, get, post route) {
 			return nil, err
 		}
 		return a.Confirm(r.Context(), req)
+	})
+	post("/rotate", func(r *http.Request) (any, error) {
+		var req RotateRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.Rotate(r.Context(), req)
 	})
 	post("/doctor", func(r *http.Request) (any, error) {
 		var req DoctorRequest

@@ -46,6 +46,8 @@ var kinds = map[string]func() data{
 	DatasetImported:      func() data { return new(Imported) },
 	TrustChanged:         func() data { return new(TrustChange) },
 	KeyConfirmed:         func() data { return new(KeyConfirmation) },
+	KeyRotated:           func() data { return new(Rotation) },
+	KeyRetired:           func() data { return new(Retirement) },
 }
 
 var limits = canon.Limits{MaxBytes: MaxEventBytes, MaxDepth: maxDepth}

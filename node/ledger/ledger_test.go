@@ -104,6 +104,8 @@ func story() []Entry {
 		under(CallAnswered, Call{digest, digest, 1, 156, 624, buyer}),
 		under(CallRefused, CallRefusal{"SCOPE_DENIED", "column customer_email is not granted; nothing was read", buyer}),
 		{Type: TrustChanged, Data: TrustChange{Action: "deny", Pattern: "*.evil.test"}},
+		{Type: KeyRotated, Data: Rotation{Role: "kex", KeyID: vendor + "#kex-new", Previous: []string{vendor + "#kex-old"}, Until: "2026-12-07T12:00:00Z", Hash: digest}},
+		{Type: KeyRetired, Data: Retirement{Role: "kex", KeyID: vendor + "#kex-old", Hash: digest}},
 		{Type: KeyConfirmed, Peer: "did:wba:data.vendorcorp.test", Data: KeyConfirmation{DID: "did:wba:data.vendorcorp.test", Hash: digest}},
 	}
 }

@@ -195,6 +195,16 @@ func (d *KeyConfirmation) line(b *line, _ *Event) {
 	b.put("changed keys confirmed by the operator: ", text(d.DID), ", document ", short(d.Hash))
 }
 
+func (d *Rotation) line(b *line, _ *Event) {
+	b.put("key rotated: ", text(d.Role), " key ", text(d.KeyID))
+	b.when(len(d.Previous) > 0, " instead of ", list(d.Previous, ", ", text), ", which ends at ", text(d.Until))
+	b.put(", document ", short(d.Hash))
+}
+
+func (d *Retirement) line(b *line, _ *Event) {
+	b.put("key retired: ", text(d.Role), " key ", text(d.KeyID), ", document ", short(d.Hash))
+}
+
 // way is " sent" or " received".
 func way(e *Event, sent string) string {
 	if e.Type == sent {

@@ -44,6 +44,9 @@ const (
 
 	TrustChanged = "trust.changed" // → [TrustChange]
 	KeyConfirmed = "key.confirmed" // → [KeyConfirmation]
+
+	KeyRotated = "key.rotated" // → [Rotation]
+	KeyRetired = "key.retired" // → [Retirement]
 )
 
 // Started is the data of [NodeStarted].
@@ -245,4 +248,21 @@ type TrustChange struct {
 type KeyConfirmation struct {
 	DID  string       `json:"did"`
 	Hash canon.Digest `json:"hash"`
+}
+
+// Rotation is the data of [KeyRotated]: the node's own document was published with a new key. Previous are the keys that it
+// replaces, usable until Until; Hash is over the document's canonical form.
+type Rotation struct {
+	Role     string       `json:"role"`
+	KeyID    string       `json:"keyId"`
+	Previous []string     `json:"previous"`
+	Until    string       `json:"until"` // RFC 3339; "" when there is no previous key
+	Hash     canon.Digest `json:"hash"`
+}
+
+// Retirement is the data of [KeyRetired]: the node's own document was published without a key whose grace was over.
+type Retirement struct {
+	Role  string       `json:"role"`
+	KeyID string       `json:"keyId"`
+	Hash  canon.Digest `json:"hash"`
 }

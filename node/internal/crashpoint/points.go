@@ -40,6 +40,12 @@ const (
 	CallReserved Point = "call.reserved" // budget taken
 	CallExecuted Point = "call.executed" // query ran, no receipt yet
 	CallReceipt  Point = "call.receipt"  // receipt committed, no byte of the result sent
+
+	// A rotation of a key inside the DID.
+	RotationKey       Point = "rotation.key"       // the new key's file is there, nothing says so
+	RotationProved    Point = "rotation.proved"    // the next document is signed, not stored
+	RotationCommitted Point = "rotation.committed" // stored; nobody has seen it, did/ has the old one
+	RotationExported  Point = "rotation.exported"  // published, and in did/; a retired key's file is still there
 )
 
 // All returns every point.
@@ -49,5 +55,6 @@ func All() []Point {
 		EnvelopeVerified, EnvelopeStored, EnvelopeSending, EnvelopeAnswered,
 		ContractProof, ContractActivate, ContractActivated, ContractReceived,
 		CallReserved, CallExecuted, CallReceipt,
+		RotationKey, RotationProved, RotationCommitted, RotationExported,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,8 +72,38 @@ type Environment struct {
 	Prompt func(question string) (string, error)
 }
 
+// Seal returns what a new key file is sealed to, so that what Unlock unseals unseals it too.
+type Seal func() (age.Recipient, error)
+
 // Open returns what unseals the key files.
 func (u Unlock) Open(env Environment) (age.Identity, error) {
+	identity, _, err := u.OpenSeal(env)
+	return identity, err
+}
+
+// OpenSeal is Open, and returns what seals new key files too.
+func (u Unlock) OpenSeal(env Environment) (age.Identity, Seal, error) {
+	opened, err := u.open(env)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch o := opened.(type) {
+	case *Identity:
+		return o, func() (age.Recipient, error) { return o.Recipient(), nil }, nil
+	case passphrase:
+		unsealing, err := PassphraseIdentity(o.text)
+		return unsealing, func() (age.Recipient, error) { return PassphraseRecipient(o.text, DefaultWorkFactor) }, err
+	}
+	return nil, nil, ErrUnlock
+}
+
+// passphrase is one that does not show itself when formatted.
+type passphrase struct{ text string }
+
+func (passphrase) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "passphrase") }
+
+// open returns an *Identity or a passphrase.
+func (u Unlock) open(env Environment) (any, error) {
 	if err := u.Validate(); err != nil {
 		return nil, err
 	}
@@ -87,10 +118,7 @@ func (u Unlock) Open(env Environment) (age.Identity, error) {
 		return parseIdentity(path, data)
 	case u.PassphraseFile != "":
 		p, err := ReadPassphrase(env.path(u.PassphraseFile))
-		if err != nil {
-			return nil, err
-		}
-		return PassphraseIdentity(p)
+		return passphrase{p}, err
 	}
 	if env.Prompt == nil {
 		return nil, fmt.Errorf("%w: start it on a terminal, or use credential or passphrase_file for unattended starts", ErrPrompt)
@@ -99,7 +127,7 @@ func (u Unlock) Open(env Environment) (age.Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPrompt, err)
 	}
-	return PassphraseIdentity(p)
+	return passphrase{p}, nil
 }
 
 func (e Environment) path(p string) string {

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"LogRace", logRace},
 		{"Invariant15_EventAndEffectTogether", together},
 		{"Settings", settings},
+		{"Identity", identity},
 		{"ClockFloor", clockFloor},
 		{"Tasks", tasks},
 		{"Equivocations", equivocations},
@@ -277,6 +278,42 @@ func settings(t *testing.T, s store.Store) {
 	for _, v := range []string{"one", "", "two"} {
 		must(t, s, func(tx store.Tx) error { return tx.PutSetting("key", v) })
 		equal(t, read(t, s, get), v)
+	}
+}
+
+// identity: only who read the version in force replaces it, and all of it.
+func identity(t *testing.T, s store.Store) {
+	missing(t, s, func(tx store.Tx) (store.Identity, error) { return store.GetIdentity(tx) })
+	version := func(tx store.Tx) (int64, error) { return store.IdentityVersion(tx) }
+	equal(t, read(t, s, version), int64(0))
+	id := store.Identity{Version: 99, Agent: "{}", Service: "{ }", Keys: map[string]store.OwnKey{"k": {Role: "kex", State: store.KeyRetiring, Until: at(5)}}}
+	for expect := range int64(3) {
+		for _, wrong := range []int64{expect - 1, expect + 1} {
+			err := s.Update(t.Context(), func(tx store.Tx) error { return store.PutIdentity(tx, store.Identity{Agent: "other"}, wrong) })
+			if !errors.Is(err, store.ErrConflict) {
+				t.Errorf("at version %d, expecting %d: %v", expect, wrong, err)
+			}
+		}
+		must(t, s, func(tx store.Tx) error { return store.PutIdentity(tx, id, expect) })
+		equal(t, read(t, s, version), expect+1)
+		got := read(t, s, func(tx store.Tx) (store.Identity, error) { return store.GetIdentity(tx) })
+		if k := got.Keys["k"]; got.Version != expect+1 || got.Agent != id.Agent || got.Service != id.Service || len(got.Keys) != 1 || !k.Until.Equal(at(5)) || k.State != store.KeyRetiring {
+			t.Errorf("%+v", got)
+		}
+	}
+	must(t, s, func(tx store.Tx) error {
+		return errors.Join(tx.PutSetting("identity", "{"), tx.PutSetting("identity.version", "x"))
+	})
+	err := s.View(t.Context(), func(tx store.Tx) error {
+		_, err1 := store.GetIdentity(tx)
+		_, err2 := store.IdentityVersion(tx)
+		if !errors.Is(err1, store.ErrCorrupt) {
+			t.Errorf("%v", err1)
+		}
+		return err2
+	})
+	if !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("%v", err)
 	}
 }
 
