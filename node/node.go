@@ -306,7 +306,11 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 		defer cancel()
 		// Followers of the event log never leave by themselves.
-		return errors.Join(publicServer.Shutdown(drain), adminServer.Close())
+		err := publicServer.Shutdown(drain)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = publicServer.Close() // requests that did not end in time, and connections on which nothing was asked yet
+		}
+		return errors.Join(err, adminServer.Close())
 	})
 	ready()
 	return g.Wait()

@@ -248,7 +248,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), drain)
 		defer cancel()
-		closed <- errors.Join(server.Shutdown(ctx), server.Close())
+		err := server.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			// Connections on which nothing was asked yet count as busy for five seconds; they are closed with the rest.
+			s.log.Warn("closing connections that were still open")
+			err = nil
+		}
+		closed <- errors.Join(err, server.Close())
 	})
 	err := server.Serve(netutil.LimitListener(l, maxConns))
 	if stop() { // the listener broke by itself
