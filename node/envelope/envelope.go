@@ -217,12 +217,20 @@ func FirstPrev(initiator, responder did.DID, contextID string) canon.Digest {
 	return canon.Hash(firstPrevName, names)
 }
 
-// NewID returns a contextId or messageId: 128 bits from crypto/rand.
+// NewID returns a contextId or messageId: 144 bits from crypto/rand, of which one in 64 is drawn again, so that no id begins
+// with a dash and is taken for an option where a person names it on a command line.
 func NewID() string {
-	var b [minIDBytes]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	return base64.RawURLEncoding.EncodeToString(b[:])
+	var b [newIDBytes]byte
+	for {
+		_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+		if id := base64.RawURLEncoding.EncodeToString(b[:]); id[0] != '-' {
+			return id
+		}
+	}
 }
+
+// newIDBytes is more than minIDBytes, so that what is left of the choice is well above 128 bits.
+const newIDBytes = 18
 
 // ValidID says whether s can be a contextId or messageId: 16 to 64 bytes in
 // base64url without padding.

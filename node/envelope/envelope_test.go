@@ -575,9 +575,9 @@ func TestFirstPrev(t *testing.T) {
 
 func TestNewID(t *testing.T) {
 	seen := map[string]bool{}
-	for range 100 {
+	for range 2000 { // an id that begins with a dash would be taken for an option where a person names it
 		id := NewID()
-		if !ValidID(id) || seen[id] {
+		if !ValidID(id) || id[0] == '-' || seen[id] {
 			t.Fatalf("%q", id)
 		}
 		seen[id] = true
