@@ -28,6 +28,7 @@
 //	Settings       GetSetting PutSetting
 //	Tasks          PutTask GetTask ListTasks
 //	Equivocations  PutEquivocation ListEquivocations
+//	Successions    PutSuccession OverruleSuccession GetSuccession Lineage
 //
 // Declare the subset you need as an interface of your own, or take one of these.
 package store
@@ -79,6 +80,7 @@ type Tx interface {
 	Settings
 	Tasks
 	Equivocations
+	Successions
 }
 
 // MaxList is the number of rows a List or Find method returns when its filter sets no limit, and the most it returns.

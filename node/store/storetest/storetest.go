@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ClockFloor", clockFloor},
 		{"Tasks", tasks},
 		{"Equivocations", equivocations},
+		{"Successions", successions},
 		{"Rollback", rollback},
 		{"AfterTheEnd", afterTheEnd},
 		{"ViewIsReadOnly", viewIsReadOnly},
