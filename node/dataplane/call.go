@@ -91,7 +91,16 @@ func (c *call) decide() (*query.Plan, contract.Decision) {
 	if own := s.digests[c.req.Dataset]; !own.Equal(granted.SchemaDigest) {
 		return nil, contract.Refusal(contract.ScopeDenied, granted, "the dataset's schema is not the one that was agreed on; negotiate again")
 	}
+	table, err := s.opts.Source.Table(c.req.Dataset)
+	if err != nil {
+		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
+	}
+	dialect, err := s.opts.Source.Dialect(c.req.Dataset)
+	if err != nil {
+		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
+	}
 	plan, err := query.Build(query.Spec{
+		Dialect: dialect, From: table.From,
 		Request: c.req, Schema: schema, RowFilter: granted.RowFilter, Subject: set.Subject,
 		MinGroup: s.opts.Ceiling.minGroup(granted.MinGroupSize), MaxRows: s.opts.MaxRows,
 	})

@@ -106,12 +106,14 @@ func (f *fakeSource) Table(id string) (source.Table, error) {
 	if !ok {
 		return source.Table{}, source.ErrNoDataset
 	}
-	t := source.Table{Rows: sample.Orders, Columns: map[string]dataset.Type{}}
+	t := source.Table{From: `"orders"`, Rows: sample.Orders, Columns: map[string]dataset.Type{}}
 	for name := range d.Columns {
 		t.Columns[name], _ = d.ColumnType(name)
 	}
 	return t, nil
 }
+
+func (f *fakeSource) Dialect(string) (source.Dialect, error) { return source.DuckDB{}, nil }
 
 func (f *fakeSource) count() int {
 	f.mu.Lock()

@@ -411,8 +411,8 @@ func TestCeiling(t *testing.T) {
 		if _, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input()); err != nil {
 			t.Fatal(err)
 		}
-		if args := f.src.reads[0].Args; args[0] != int64(50) {
-			t.Errorf("the statement asks for groups of %v", args[0])
+		if sql := f.src.reads[0].SQL; !strings.Contains(sql, "HAVING count(*) >= 50 ") && !strings.Contains(sql, ">= 50)") {
+			t.Errorf("the statement asks for other groups: %s", sql)
 		}
 		_, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input())
 		refused(t, err, contract.BudgetExhausted)

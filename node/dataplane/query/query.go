@@ -66,6 +66,8 @@ type output struct {
 
 // Spec is everything a plan is made from. The request has been allowed by [contract.Evaluate].
 type Spec struct {
+	Dialect   source.Dialect
+	From      string // what names the dataset in its engine, quoted: [source.Table]
 	Request   contract.Request
 	Schema    *contract.Schema
 	RowFilter []contract.Condition
@@ -94,7 +96,7 @@ func Build(s Spec) (*Plan, error) {
 }
 
 func (b *builder) build() (*Plan, error) {
-	req := b.spec.Request
+	req, d := b.spec.Request, b.spec.Dialect
 	if len(req.Aggregates) == 0 {
 		return nil, fmt.Errorf("%w: at least one aggregate", ErrInvalid)
 	}
@@ -103,6 +105,7 @@ func (b *builder) build() (*Plan, error) {
 			return nil, err
 		}
 	}
+	// Placeholders are numbered in the order of the text. The select list has none.
 	rowFilter, err := b.where(b.spec.RowFilter)
 	if err != nil {
 		return nil, err
@@ -113,6 +116,7 @@ func (b *builder) build() (*Plan, error) {
 	}
 
 	var groups, inner []string // SQL of the group expressions; select list of the grouped query
+	var types []dataset.Type
 	p := &Plan{}
 	names := map[string]int{} // name in the answer → output
 	addOutput := func(o output) error {
@@ -123,8 +127,9 @@ func (b *builder) build() (*Plan, error) {
 		p.columns = append(p.columns, o)
 		return nil
 	}
-	add := func(sql string) int {
-		inner = append(inner, fmt.Sprintf("%s AS c%d", sql, len(inner)))
+	add := func(e expr) int {
+		types = append(types, e.typ)
+		inner = append(inner, fmt.Sprintf("%s AS c%d", e.sql, len(inner)))
 		return len(inner) - 1
 	}
 	for _, name := range req.GroupBy {
@@ -132,8 +137,9 @@ func (b *builder) build() (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, quote(name))
-		if err := addOutput(output{name: name, typ: dataset.TypeName(t), col: t, from: add(quote(name)), n: 1}); err != nil {
+		c := d.Column(name, t)
+		groups = append(groups, c)
+		if err := addOutput(output{name: name, typ: dataset.TypeName(t), col: t, from: add(expr{c, t}), n: 1}); err != nil {
 			return nil, err
 		}
 	}
@@ -158,16 +164,15 @@ func (b *builder) build() (*Plan, error) {
 			}
 		}
 	}
-	order, err := p.order(req, names)
+	order, err := p.order(d, req, names)
 	if err != nil {
 		return nil, err
 	}
 
-	minGroup := int64(max(b.spec.MinGroup, 1))
+	minGroup := max(b.spec.MinGroup, 1)
 	having := make([]string, len(contributors))
 	for i, c := range contributors {
-		having[i] = c + " >= ?"
-		b.args = append(b.args, minGroup)
+		having[i] = fmt.Sprintf("%s >= %d", c, minGroup)
 	}
 	limit := b.spec.MaxRows
 	if req.Limit > 0 && req.Limit <= limit {
@@ -175,22 +180,33 @@ func (b *builder) build() (*Plan, error) {
 	} else {
 		limit++ // one more than allowed tells that there are more
 	}
-	b.args = append(b.args, int64(limit))
-
+	visible, err := b.where(b.spec.RowFilter) // again, in the place that it has in the text
+	if err != nil {
+		return nil, err
+	}
+	// Each part names the columns it uses and no others, and reads the table itself: engines that keep the rows of a common
+	// table expression would keep all of them.
+	from := b.spec.From + " AS " + source.Alias
 	var q strings.Builder
-	fmt.Fprintf(&q, "WITH visible AS (SELECT * FROM %s WHERE %s), ", quote(req.Dataset), rowFilter)
-	fmt.Fprintf(&q, "released AS (SELECT %s, count(*) AS used FROM visible WHERE %s", strings.Join(inner, ", "), filters)
+	fmt.Fprintf(&q, "WITH released AS (SELECT %s, count(*) AS used FROM %s WHERE %s AND %s", strings.Join(inner, ", "), from, rowFilter, filters)
 	if len(groups) > 0 {
 		fmt.Fprintf(&q, " GROUP BY %s", strings.Join(groups, ", "))
 	}
 	fmt.Fprintf(&q, " HAVING %s) ", strings.Join(having, " AND "))
-	fmt.Fprintf(&q, "SELECT *, (SELECT count(*) FROM visible) AS total FROM released")
+	fmt.Fprintf(&q, "SELECT released.*, (SELECT count(*) FROM %s WHERE %s) AS total FROM released", from, visible)
 	if len(order) > 0 {
 		fmt.Fprintf(&q, " ORDER BY %s", strings.Join(order, ", "))
 	}
-	q.WriteString(" LIMIT ?")
-	p.Statement = source.Statement{Dataset: req.Dataset, SQL: q.String(), Args: b.args, MaxRows: b.spec.MaxRows}
+	q.WriteString(" " + d.Limit(limit, 0))
+	integer := dataset.Type{Kind: dataset.Integer}
+	p.Statement = source.Statement{Dataset: req.Dataset, SQL: q.String(), Args: b.args, Types: append(types, integer, integer), MaxRows: b.spec.MaxRows}
 	return p, nil
+}
+
+// expr is an expression of the select list and the type of its values.
+type expr struct {
+	sql string
+	typ dataset.Type
 }
 
 func (b *builder) column(name string) (dataset.Type, error) {
@@ -201,8 +217,8 @@ func (b *builder) column(name string) (dataset.Type, error) {
 	return t, nil
 }
 
-// quote writes a delimited identifier (SQL:2016 5.2): nothing in a name can end it.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// sql reads a published column.
+func (b *builder) sql(name string) string { return b.spec.Dialect.Column(name, b.types[name]) }
 
 // subjects counts the distinct subjects of a group that have a value in column; without a column, all of them.
 func (b *builder) subjects(column string) string {
@@ -210,22 +226,23 @@ func (b *builder) subjects(column string) string {
 	case b.spec.Subject == "" && column == "":
 		return "count(*)"
 	case b.spec.Subject == "":
-		return "count(" + quote(column) + ")"
+		return "count(" + b.sql(column) + ")"
 	case column == "" || column == b.spec.Subject:
-		return "count(DISTINCT " + quote(b.spec.Subject) + ")"
+		return "count(DISTINCT " + b.sql(b.spec.Subject) + ")"
 	}
-	return fmt.Sprintf("count(DISTINCT %s) FILTER (WHERE %s IS NOT NULL)", quote(b.spec.Subject), quote(column))
+	return fmt.Sprintf("count(DISTINCT %s) FILTER (WHERE %s IS NOT NULL)", b.sql(b.spec.Subject), b.sql(column))
 }
 
-// aggregate returns what one aggregate is called and typed, and the SQL expressions it is made from.
-func (b *builder) aggregate(a contract.Aggregate) (output, []string, error) {
+// aggregate returns what one aggregate is called and typed, and the expressions it is made from.
+func (b *builder) aggregate(a contract.Aggregate) (output, []expr, error) {
 	o := output{name: a.Name(), op: a.Op}
+	integer := dataset.Type{Kind: dataset.Integer}
 	if a.Column == "" {
 		if a.Op != contract.OpCount {
 			return o, nil, fmt.Errorf("%w: %s needs a column", ErrInvalid, contract.Echo(a.Op))
 		}
 		o.typ = "integer"
-		return o, []string{"count(*)"}, nil
+		return o, []expr{{"count(*)", integer}}, nil
 	}
 	t, err := b.column(a.Column)
 	if err != nil {
@@ -235,53 +252,47 @@ func (b *builder) aggregate(a contract.Aggregate) (output, []string, error) {
 		return o, nil, fmt.Errorf("%w: %s does not apply to %s", ErrInvalid, contract.Echo(a.Op), dataset.TypeName(t))
 	}
 	o.col, o.typ = t, dataset.TypeName(t)
-	c := quote(a.Column)
+	d, c := b.spec.Dialect, b.sql(a.Column)
 	exact := func(scale int) string {
 		if t.Kind == dataset.Double {
 			return "double"
 		}
 		return contract.DecimalType(dataset.MaxPrecision, min(scale, dataset.MaxPrecision))
 	}
-	sum := "sum(" + c + ")"
-	if t.Kind == dataset.Double {
-		sum = "list_sum(list_sort(list(" + c + ") FILTER (WHERE " + c + " IS NOT NULL)))"
-	}
+	count := expr{"count(" + c + ")", integer}
 	switch a.Op {
 	case contract.OpCount:
 		o.typ = "integer"
-		return o, []string{"count(" + c + ")"}, nil
+		return o, []expr{count}, nil
 	case contract.OpCountDistinct:
 		o.typ = "integer"
-		return o, []string{"count(DISTINCT " + c + ")"}, nil
+		return o, []expr{{"count(DISTINCT " + c + ")", integer}}, nil
 	case contract.OpMin, contract.OpMax:
-		return o, []string{a.Op + "(" + c + ")"}, nil
+		return o, []expr{{a.Op + "(" + c + ")", t}}, nil
 	case contract.OpSum:
 		o.typ = exact(t.Scale)
-		return o, []string{sum}, nil
+		return o, []expr{{d.Sum(c, t), source.SumType(t)}}, nil
 	case contract.OpAvg:
 		o.typ = exact(t.Scale + AvgDigits)
-		return o, []string{sum, "count(" + c + ")"}, nil
+		return o, []expr{{d.Sum(c, t), source.SumType(t)}, count}, nil
 	case contract.OpMedian:
 		o.typ = exact(t.Scale + 1)
-		return o, []string{
-			"quantile_disc(" + c + ", 0.5 ORDER BY " + c + ")",
-			"quantile_disc(" + c + ", 0.5 ORDER BY " + c + " DESC)",
-		}, nil
+		return o, []expr{{d.Quantile(c, "0.5", false, t), t}, {d.Quantile(c, "0.5", true, t), t}}, nil
 	}
 	return o, nil, fmt.Errorf("%w: unknown operation %s", ErrInvalid, contract.Echo(a.Op))
 }
 
 // order writes the caller's order, and the group columns after it, so that the answer has one order. Averages and medians
 // are ordered by their quotient in double precision.
-func (p *Plan) order(req contract.Request, names map[string]int) ([]string, error) {
+func (p *Plan) order(d source.Dialect, req contract.Request, names map[string]int) ([]string, error) {
 	var order []string
 	term := func(o output, desc bool) {
 		e := fmt.Sprintf("c%d", o.from)
 		switch o.op {
 		case contract.OpAvg:
-			e = fmt.Sprintf("c%d::DOUBLE / c%d", o.from, o.from+1)
+			e = fmt.Sprintf("%s / c%d", d.Double(e), o.from+1)
 		case contract.OpMedian:
-			e = fmt.Sprintf("c%d::DOUBLE + c%d::DOUBLE", o.from, o.from+1)
+			e = d.Double(e) + " + " + d.Double(fmt.Sprintf("c%d", o.from+1))
 		}
 		if desc {
 			e += " DESC"

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/treaty-node/treaty/node/contract"
-	"github.com/treaty-node/treaty/node/dataset"
 )
 
 // where writes conditions joined by AND, in parentheses; no condition is TRUE.
@@ -36,74 +35,49 @@ func (b *builder) condition(c contract.Condition) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	col, hole := quote(c.Column), placeholder(t)
+	d := b.spec.Dialect
+	col := d.Column(c.Column, t)
 	values := c.Values
 	if !c.Value.IsZero() {
 		values = []contract.Value{c.Value}
 	}
-	for _, v := range values {
-		arg, err := argument(v, t)
+	holes := make([]string, len(values))
+	for i, v := range values {
+		text, ok := v.Text()
+		if x, isBool := v.Bool(); isBool {
+			text, ok = strconv.FormatBool(x), true
+		}
+		if !ok {
+			return "", fmt.Errorf("%w: column %s: no value", ErrInvalid, contract.Echo(c.Column))
+		}
+		arg, err := d.Arg(text, t)
 		if err != nil {
 			return "", fmt.Errorf("%w: column %s: %w", ErrInvalid, contract.Echo(c.Column), err)
 		}
 		b.args = append(b.args, arg)
+		holes[i] = d.Param(len(b.args), t)
 	}
 	switch c.Op {
 	case contract.OpEqual:
-		return col + " = " + hole, nil
+		return col + " = " + holes[0], nil
 	case contract.OpNotEqual:
-		return col + " <> " + hole, nil
+		return col + " <> " + holes[0], nil
 	case contract.OpLess:
-		return col + " < " + hole, nil
+		return col + " < " + holes[0], nil
 	case contract.OpLessEqual:
-		return col + " <= " + hole, nil
+		return col + " <= " + holes[0], nil
 	case contract.OpGreater:
-		return col + " > " + hole, nil
+		return col + " > " + holes[0], nil
 	case contract.OpGreaterEqual:
-		return col + " >= " + hole, nil
+		return col + " >= " + holes[0], nil
 	case contract.OpBetween:
-		return "(" + col + " >= " + hole + " AND " + col + " <= " + hole + ")", nil
+		return "(" + col + " >= " + holes[0] + " AND " + col + " <= " + holes[1] + ")", nil
 	case contract.OpIn:
-		return col + " IN (" + hole + strings.Repeat(", "+hole, len(values)-1) + ")", nil
+		return col + " IN (" + strings.Join(holes, ", ") + ")", nil
 	case contract.OpIsNull:
 		return col + " IS NULL", nil
 	case contract.OpIsNotNull:
 		return col + " IS NOT NULL", nil
 	}
 	return "", fmt.Errorf("%w: unknown operator", ErrInvalid)
-}
-
-// placeholder gives a parameter the column's type, so that no conversion is left to the engine's own rules. Instants are kept
-// in UTC without a zone.
-func placeholder(t dataset.Type) string {
-	switch t.Kind {
-	case dataset.DecimalKind:
-		return fmt.Sprintf("CAST(? AS DECIMAL(%d,%d))", t.Precision, t.Scale)
-	case dataset.Date:
-		return "CAST(? AS DATE)"
-	case dataset.Timestamp, dataset.TimestampTZ:
-		return "CAST(? AS TIMESTAMP)"
-	default:
-		return "?"
-	}
-}
-
-// argument gives a checked value the Go type that its placeholder takes.
-func argument(v contract.Value, t dataset.Type) (any, error) {
-	if x, ok := v.Bool(); ok {
-		return x, nil
-	}
-	s, _ := v.Text()
-	switch t.Kind {
-	case dataset.Text, dataset.DecimalKind, dataset.Date:
-		return s, nil
-	case dataset.Integer:
-		return strconv.ParseInt(s, 10, 64)
-	case dataset.Double:
-		return strconv.ParseFloat(s, 64)
-	case dataset.Timestamp, dataset.TimestampTZ:
-		return strings.Replace(strings.TrimSuffix(s, "Z"), "T", " ", 1), nil
-	default:
-		return nil, fmt.Errorf("no value of type %s", dataset.TypeName(t))
-	}
 }

@@ -29,12 +29,13 @@ var (
 	ErrNoDataset = errors.New("source: no such dataset")
 )
 
-// Statement is one query. Args are string, int64, float64 or bool.
+// Statement is one query. Args are string, int64, float64 or bool, as [Dialect.Arg] gives them, one for each placeholder.
 type Statement struct {
 	Dataset string
 	SQL     string
 	Args    []any
-	MaxRows int // more rows are ErrTooManyRows
+	Types   []dataset.Type // of the columns of its rows; a sum has [SumType]
+	MaxRows int            // more rows are ErrTooManyRows
 }
 
 // Rows is a whole answer. Cells are nil, string, int64, *big.Int, [dataset.Decimal], float64, bool or time.Time.
@@ -46,10 +47,13 @@ type Source interface {
 	Query(ctx context.Context, s Statement) (Rows, error)
 	// Table returns a loaded dataset's row count, and ErrNoDataset when there is none.
 	Table(dataset string) (Table, error)
+	// Dialect returns what statements over a dataset are built with, and ErrNoDataset when there is none.
+	Dialect(dataset string) (Dialect, error)
 }
 
 // Table describes a loaded dataset.
 type Table struct {
-	Rows    int64
+	From    string                  // what names it in a statement: quoted identifiers
+	Rows    int64                   // -1: not counted
 	Columns map[string]dataset.Type // as loaded
 }

@@ -133,7 +133,7 @@ func sqlType(t dataset.Type) string {
 	}
 }
 
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+func quote(name string) string { return source.DuckDB{}.Ident(name) }
 
 // Load imports a dataset's file, which is relative to dir. Only configured columns are loaded. The report is there whenever
 // the file could be read; when it has errors nothing is loaded and Load returns them.
@@ -216,7 +216,7 @@ func (e *Engine) load(ctx context.Context, id string, names []string, types map[
 		_, derr := e.db.ExecContext(context.WithoutCancel(ctx), "DROP TABLE "+quote(id))
 		return errors.Join(err, e.failed("drop table", derr))
 	}
-	e.tables[id] = source.Table{Rows: n, Columns: types}
+	e.tables[id] = source.Table{From: quote(id), Rows: n, Columns: types}
 	return nil
 }
 
@@ -254,6 +254,14 @@ func (e *Engine) Table(id string) (source.Table, error) {
 		return t, source.ErrNoDataset
 	}
 	return t, nil
+}
+
+// Dialect implements [source.Source].
+func (e *Engine) Dialect(id string) (source.Dialect, error) {
+	if _, err := e.Table(id); err != nil {
+		return nil, err
+	}
+	return source.DuckDB{}, nil
 }
 
 // Query implements [source.Source].

@@ -71,7 +71,7 @@ func ask(t *testing.T, e *Engine, d dataset.Dataset, s query.Spec) (*query.Answe
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Schema, s.Request.Dataset = schema, "d"
+	s.Schema, s.Request.Dataset, s.Dialect, s.From = schema, "d", source.DuckDB{}, `"d"`
 	if s.MaxRows == 0 {
 		s.MaxRows = 1000
 	}
