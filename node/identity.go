@@ -35,6 +35,7 @@ var ErrIdentity = errors.New("identity")
 type identity struct {
 	rec            store.Identity
 	agent, service *did.Document
+	former         []*did.Document // DIDs that the node had before, deactivated, oldest first
 	own            *ownKeys
 	binding        did.Signer
 	ring           *hpke.Keyring
@@ -75,7 +76,10 @@ func newSnapshot(rec store.Identity, own *ownKeys, now time.Time) (*identity, er
 	if id.service, err = checkDocument([]byte(rec.Service), now); err != nil {
 		return nil, err
 	}
-	id.own = own.holding(id.agent, rec.Keys)
+	if id.former, err = formerDocuments(&rec, id.agent); err != nil {
+		return nil, err
+	}
+	id.own = own.holding(id.agent, &rec)
 	binding, err := id.agent.BindingKeyID()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)

@@ -92,13 +92,13 @@ func (k *ownKeys) holds(kid string) bool {
 }
 
 // holding returns the keys without those that have retired.
-func (k *ownKeys) holding(doc *did.Document, states map[string]store.OwnKey) *ownKeys {
+func (k *ownKeys) holding(doc *did.Document, rec *store.Identity) *ownKeys {
 	out := *k
 	out.files = map[keystore.Role][]keystore.Key{}
 	for role, list := range k.files {
 		out.files[role] = slices.DeleteFunc(slices.Clone(list), func(f keystore.Key) bool {
 			_, published := doc.Method(f.KID)
-			return states[f.KID].State == store.KeyRetired && !published
+			return rec.Key(f.KID).State == store.KeyRetired && !published
 		})
 	}
 	return &out

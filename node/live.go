@@ -136,6 +136,7 @@ func (n *Node) keys() negotiation.Keys {
 	id := n.id()
 	return negotiation.Keys{
 		Binding: id.binding, KeyAgreementKID: id.keyAgreement(n.clock.Now(), n.cfg.Rotation.Settle), Opener: opener{n, id}, Document: id.agent,
+		Owns: id.owns,
 	}
 }
 
@@ -174,7 +175,7 @@ type opener struct {
 
 // Open implements [hpke.Opener].
 func (o opener) Open(ctx context.Context, suite hpke.Suite, s hpke.Sealed, c hpke.Context, aad []byte) ([]byte, error) {
-	k := o.id.rec.Keys[c.RecipientKID]
+	k := o.id.rec.Key(c.RecipientKID)
 	if k.State == store.KeyRetired || k.State == store.KeyRetiring && !o.n.clock.Now().Before(k.Until) {
 		return nil, fmt.Errorf("%w: %s, at %s", hpke.ErrRetired, c.RecipientKID, k.Until.Format(time.RFC3339))
 	}

@@ -31,6 +31,8 @@ type Keys struct {
 	KeyAgreementKID string
 	Opener          hpke.Opener
 	Document        *did.Document // the node's own, as published
+	// Owns says whether a DID is this node's own: the document's, or one that it has moved on from. Nil: only the document's.
+	Owns func(did.DID) bool
 }
 
 // Resolver returns verified documents only; it fails closed (invariant 12).

@@ -41,6 +41,34 @@ type Identity struct {
 	Agent   string            `json:"agent"`
 	Service string            `json:"service"`
 	Keys    map[string]OwnKey `json:"keys"`
+	// Former are the DIDs that the identity had before, oldest first; each was followed by the next, the last one by Agent's.
+	Former []Former `json:"former,omitempty"`
+}
+
+// Former is a DID from which the identity has moved on.
+type Former struct {
+	DID string `json:"did"`
+	// Document is deactivated and names the successor. It stays published for ever, byte for byte.
+	Document string `json:"document"`
+	// Active is the last version in which the DID was in use; "" when only Document has come down.
+	Active string `json:"active,omitempty"`
+	// Keys are the keys that are not retired yet, and those that are: what is sealed to them is opened, or refused.
+	Keys map[string]OwnKey `json:"keys,omitempty"`
+	// CompromisedSince is from when somebody else may have had the binding key; zero: never.
+	CompromisedSince time.Time `json:"compromisedSince,omitzero"`
+}
+
+// Key is what is remembered of an own key, of whichever DID; the zero value when nothing is.
+func (i *Identity) Key(kid string) OwnKey {
+	if k, ok := i.Keys[kid]; ok {
+		return k
+	}
+	for _, f := range i.Former {
+		if k, ok := f.Keys[kid]; ok {
+			return k
+		}
+	}
+	return OwnKey{}
 }
 
 // GetIdentity returns the identity in force, or ErrNotFound.
