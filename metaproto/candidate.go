@@ -15,6 +15,8 @@ import (
 // parse, and no floor of ours allows them.
 const (
 	ContractSchemaV1  = "1"
+	ContractSchemaV2  = "2" // adds rate
+	ContractSchemaV3  = "3" // adds column grants, rows, retention statement, noise, amends
 	EncodingJSON      = "json"
 	SessionKeysNone   = "none"
 	TransportJSONRPC  = "a2a-jsonrpc"

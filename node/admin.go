@@ -156,7 +156,7 @@ func (n *Node) dryRun(p *peer, ask contract.Scope) httpapi.Negotiation {
 	out := httpapi.Negotiation{Role: "buyer", Peer: p.card.Agent.String(), Phase: "dry_run", Ask: &ask, Events: []uint64{}}
 	out.DryRun = append(out.DryRun, "the counterparty's DID and agent card verify, and trust policy lets it contract", "the ask fits the schema that the counterparty publishes")
 	if n.offer != nil && n.offer.schemas[ask.Dataset] != nil {
-		outcome, _ := n.offer.Decide(context.Background(), negotiation.Ask{Peer: n.self(), Scope: ask}, n.clock.Now())
+		outcome, _ := n.offer.Decide(context.Background(), negotiation.Ask{Peer: n.self(), Scope: ask, Version: ask.Needs()}, n.clock.Now())
 		if outcome.Rejected() {
 			out.DryRun = append(out.DryRun, "this node's own policy would reject the same ask: "+outcome.Code+" "+outcome.Reason)
 		} else {

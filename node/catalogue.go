@@ -63,5 +63,5 @@ func loadCatalogue(dir string, cfg *Config) (*catalogue, error) {
 // Decide implements [negotiation.Decider].
 func (c *catalogue) Decide(_ context.Context, ask negotiation.Ask, now time.Time) (policy.Outcome, error) {
 	id := ask.Scope.Dataset
-	return c.policy.Decide(ask.Scope, policy.Terms{Schema: c.schemas[id], Classes: c.classes[id], DataPlane: c.plane, Now: now}, ask.Offers), nil
+	return c.policy.Decide(ask.Scope, policy.Terms{Schema: c.schemas[id], Classes: c.classes[id], Version: ask.Version, DataPlane: c.plane, Now: now}, ask.Offers), nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The operators of a condition in version 1.
+// The operators of a condition.
 const (
 	OpEqual        = "="
 	OpNotEqual     = "!="
@@ -22,6 +22,7 @@ const (
 	OpBetween      = "between" // Values: exactly 2, both included
 	OpIsNull       = "is_null" // no value
 	OpIsNotNull    = "is_not_null"
+	OpPrefix       = "prefix" // of a text; version 3 in a row filter
 )
 
 // Value is a string or a boolean. Numbers, dates and times are strings, so that
@@ -132,7 +133,7 @@ func operands(op string) int {
 	switch op {
 	case OpIsNull, OpIsNotNull:
 		return 0
-	case OpEqual, OpNotEqual, OpLess, OpLessEqual, OpGreater, OpGreaterEqual:
+	case OpEqual, OpNotEqual, OpLess, OpLessEqual, OpGreater, OpGreaterEqual, OpPrefix:
 		return 1
 	case OpBetween:
 		return 2
@@ -143,7 +144,7 @@ func operands(op string) int {
 }
 
 var (
-	errOp      = errors.New("unknown operator; known are = != < <= > >= in between is_null is_not_null")
+	errOp      = errors.New("unknown operator; known are = != < <= > >= in between is_null is_not_null prefix")
 	errOne     = errors.New("this operator takes exactly one value")
 	errNone    = errors.New("this operator takes no value")
 	errTwo     = errors.New("between takes exactly two values")
@@ -159,6 +160,7 @@ var (
 	errTime    = errors.New("want a time as HH:MM:SS, with at most six decimals")
 	errStamp   = errors.New("want a timestamp as YYYY-MM-DDTHH:MM:SS, without a zone, with at most six decimals")
 	errStampTZ = errors.New("want a timestamp in UTC as YYYY-MM-DDTHH:MM:SSZ, with at most six decimals")
+	errPrefix  = errors.New("prefix applies to texts, and takes one that is not empty")
 	errOrder   = errors.New("booleans have no order")
 )
 
@@ -249,6 +251,9 @@ func (c *Condition) checkType(typ string) error {
 		case OpLess, OpLessEqual, OpGreater, OpGreaterEqual, OpBetween:
 			return errOrder
 		}
+	}
+	if c.Op == OpPrefix && (t.Kind != KindText || c.Value.text == "") {
+		return errPrefix
 	}
 	if !c.Value.IsZero() {
 		if err := t.checkValue(c.Value); err != nil {

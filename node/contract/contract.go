@@ -14,11 +14,8 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 )
 
-// DocumentType and Version identify the contract documents of this package.
-const (
-	DocumentType = "TreatyContract"
-	Version      = 1
-)
+// DocumentType is the type member of a contract.
+const DocumentType = "TreatyContract"
 
 // idPrefix starts every contract id.
 const idPrefix = "ctr_"
@@ -30,15 +27,15 @@ type Parties struct {
 	DataPlane DataPlane `json:"dataPlane"`
 }
 
-// Approval is reserved: version 1 has no approvals, and the list is always
+// Approval is reserved: no version has approvals yet, and the list is always
 // empty. A term that could not be checked must not look as if it were.
 type Approval struct{}
 
-// Contract is version 1 of the contract document. In its encoding, proofs is
+// Contract is the contract document of any of the Versions. In its encoding, proofs is
 // absent while there are none.
 type Contract struct {
 	Type         string       `json:"type"`    // DocumentType
-	Version      int          `json:"version"` // Version
+	Version      int          `json:"version"` // one of Versions
 	ID           string       `json:"id"`      // ID of the transcript
 	Parties      Parties      `json:"parties"`
 	SchemaDigest canon.Digest `json:"schemaDigest"` // of the schema as published when offered
@@ -60,7 +57,8 @@ func ID(transcript canon.Digest) string {
 }
 
 // Build makes the contract, without proofs, that accepting offer leads to. It
-// is deterministic: both sides get the same bytes from the same arguments.
+// is deterministic: both sides get the same bytes from the same arguments. Its
+// version is the offer's.
 // p.DataPlane is the offer's, or zero and then taken from it. agreement is the
 // digest of the meta-protocol agreement, transcript the digest of the accept's
 // envelope.
@@ -75,7 +73,7 @@ func Build(offer *Offer, p Parties, agreement, transcript canon.Digest) (*Contra
 		return nil, within("offer", err)
 	}
 	c := &Contract{
-		Type: DocumentType, Version: Version, ID: ID(transcript),
+		Type: DocumentType, Version: offer.ContractVersion(), ID: ID(transcript),
 		Parties: p, SchemaDigest: offer.SchemaDigest, Scope: offer.Scope.Clone(),
 		ValidFrom: offer.ValidFrom, ValidUntil: offer.ValidUntil, AcceptBy: offer.AcceptBy,
 		Agreement: agreement, Transcript: transcript, Approvals: []Approval{},
@@ -125,8 +123,8 @@ func (c *Contract) Validate() error {
 	if c.Type != DocumentType {
 		return invalid("type", "want "+DocumentType)
 	}
-	if c.Version != Version {
-		return invalid("version", "want "+strconv.Itoa(Version))
+	if err := c.Scope.CheckVersion(c.Version); err != nil {
+		return err
 	}
 	if err := checkDID("parties.buyer", c.Parties.Buyer); err != nil {
 		return err
@@ -158,7 +156,7 @@ func (c *Contract) Validate() error {
 		return invalid("id", "is not the transcript's")
 	}
 	if c.Approvals == nil || len(c.Approvals) > 0 {
-		return invalid("approvals", "want the empty list in version 1")
+		return invalid("approvals", "want the empty list")
 	}
 	if len(c.Proofs) > 2 {
 		return invalid("proofs", "want the buyer's and the vendor's, nothing else")

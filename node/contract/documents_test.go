@@ -194,7 +194,7 @@ func TestInvariant11_BoundsAndForms(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for name, change := range map[string]func(c *contract.Contract){
 		"other type":             func(c *contract.Contract) { c.Type = contract.OfferType },
-		"version 2":              func(c *contract.Contract) { c.Version = 2 },
+		"version 2":              func(c *contract.Contract) { c.Version = 4 },
 		"own id":                 func(c *contract.Contract) { c.ID = contract.ID(canon.Sum(nil)) },
 		"one party":              func(c *contract.Contract) { c.Parties.Buyer = c.Parties.Vendor },
 		"buyer is no DID":        func(c *contract.Contract) { c.Parties.Buyer = "buyercorp" },

@@ -148,7 +148,7 @@ func Evaluate(req Request, schema *Schema, c *Contract, u Usage, now time.Time) 
 
 // standing decides what does not depend on the query.
 func (c *Contract) standing(u Usage, now time.Time) (Decision, bool) {
-	if c.Version != Version {
+	if c.CheckVersion(c.Version) != nil {
 		return Refusal(NoContract, c, "the contract has terms that cannot be enforced here"), false
 	}
 	if u.Revoked || u.State == Revoked {

@@ -87,7 +87,7 @@ func TestC10_Evaluate(t *testing.T) {
 		"the vendor":                   {func(k *call) { k.req.Caller = w.vendor.id }, contract.NoContract, k0(c)},
 		"not yet activated":            {func(k *call) { k.use.State = contract.AwaitingActivation }, contract.NoContract, "activation is missing"},
 		"unknown state":                {func(k *call) { k.use.State = "superseded" }, contract.NoContract, "not in force"},
-		"other version":                {func(k *call) { k.c.Version = 2 }, contract.NoContract, "cannot be enforced"},
+		"other version":                {func(k *call) { k.c.Version = 4 }, contract.NoContract, "cannot be enforced"},
 		"not yet valid":                {func(k *call) { k.now = now.Add(-time.Second) }, contract.NoContract, "not in force before"},
 		"unreadable validity":          {func(k *call) { k.c.ValidFrom = "soon" }, contract.NoContract, "not in force before"},
 		"revoked":                      {func(k *call) { k.use.Revoked = true }, contract.ContractRevoked, "revoked"},

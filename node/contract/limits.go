@@ -24,6 +24,9 @@ const (
 	MaxRetention    = 36_500
 	MaxMinGroupSize = 1_000_000
 	MaxCallBudget   = 1_000_000_000
+	MaxRateSeconds  = 31_536_000    // a year
+	MaxRowBudget    = 1_000_000_000 // rows of select_records over a contract's validity
+	MaxMicroEpsilon = 1_000_000_000 // millionths
 	maxDID          = 512
 	maxProofValue   = 256
 	maxKeyID        = 640

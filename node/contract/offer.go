@@ -22,7 +22,7 @@ type DataPlane struct {
 
 // Removal explains one difference between what was asked and what is offered.
 type Removal struct {
-	What    string `json:"what"`    // column, operation, rowFilter, retentionDays, minGroupSize, callBudget
+	What    string `json:"what"`    // column, operation, rowFilter, retentionDays, minGroupSize, callBudget, rate, columnGrant, rowBudget, retentionStatement, noise, amends
 	Asked   string `json:"asked"`   // as asked
 	Offered string `json:"offered"` // as offered; empty when removed
 	Rule    string `json:"rule"`    // the policy's rule
@@ -32,7 +32,8 @@ type Removal struct {
 // Offer is what a vendor would agree to, until it expires. Only the last
 // unexpired offer of a conversation can be accepted, by its digest.
 type Offer struct {
-	Type         string `json:"type"` // OfferType
+	Type         string `json:"type"`             // OfferType
+	Version      int    `json:"version,omitzero"` // of the contract schema; absent in an offer of version 1
 	Scope        `json:"scope"`
 	ValidFrom    string       `json:"validFrom"`  // first second of validity
 	ValidUntil   string       `json:"validUntil"` // first second after it
@@ -55,6 +56,9 @@ func ParseOffer(data []byte) (*Offer, error) {
 	return o, nil
 }
 
+// ContractVersion is the version of the contract that the offer leads to.
+func (o *Offer) ContractVersion() int { return max(o.Version, Version1) }
+
 // Canonical returns the offer's canonical JSON.
 func (o *Offer) Canonical() ([]byte, error) { return canon.Marshal(o) }
 
@@ -73,6 +77,12 @@ func (o *Offer) Expired(now time.Time) bool {
 func (o *Offer) Validate() error {
 	if o.Type != OfferType {
 		return invalid("type", "want "+OfferType)
+	}
+	if o.Version == Version1 {
+		return invalid("version", "is left out in an offer of version 1")
+	}
+	if err := o.Scope.CheckVersion(o.ContractVersion()); err != nil {
+		return err
 	}
 	if err := o.Scope.Validate(); err != nil {
 		return within("scope", err)

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// The operations of version 1, each a grant of its own.
+// The operations, each a grant of its own. stddev (of a sample) and percentile
+// (the nearest rank) came with version 3.
 const (
 	OpAvg           = "avg"
 	OpSum           = "sum"
@@ -16,6 +17,8 @@ const (
 	OpCount         = "count"
 	OpCountDistinct = "count_distinct"
 	OpMedian        = "median"
+	OpStddev        = "stddev"
+	OpPercentile    = "percentile"
 )
 
 // Operations returns the operations of version 1 in the order documents list
@@ -24,21 +27,28 @@ func Operations() []string {
 	return []string{OpAvg, OpSum, OpMin, OpMax, OpCount, OpCountDistinct, OpMedian}
 }
 
+// AllOperations returns the operations of every version in the order documents
+// list them.
+func AllOperations() []string { return append(Operations(), OpStddev, OpPercentile) }
+
 func knownOperation(op string) bool {
 	switch op {
 	case OpAvg, OpSum, OpMin, OpMax, OpCount, OpCountDistinct, OpMedian:
 		return true
 	}
-	return false
+	return laterOperation(op)
 }
 
+// laterOperation says whether op came with version 3.
+func laterOperation(op string) bool { return op == OpStddev || op == OpPercentile }
+
 // OperationFits says whether an operation can be applied to a column of type t:
-// avg, sum and median need numbers.
+// avg, sum, median and stddev need numbers, min, max and percentile an order.
 func OperationFits(op string, t Type) bool {
 	switch op {
-	case OpAvg, OpSum, OpMedian:
+	case OpAvg, OpSum, OpMedian, OpStddev:
 		return t.Numeric()
-	case OpMin, OpMax:
+	case OpMin, OpMax, OpPercentile:
 		return t.Kind != KindBoolean && t.Kind != KindNone
 	case OpCount, OpCountDistinct:
 		return t.Kind != KindNone
@@ -56,6 +66,13 @@ type Scope struct {
 	RetentionDays int         `json:"retentionDays"`
 	MinGroupSize  int         `json:"minGroupSize"` // distinct subjects a group must have, at least 1
 	CallBudget    int64       `json:"callBudget"`   // calls over the whole validity, at least 1
+
+	Rate               Rate          `json:"rate,omitzero"`                // version 2; absent: no limit
+	ColumnGrants       []ColumnGrant `json:"columnGrants,omitempty"`       // version 3; at most one for each of Columns
+	Rows               RowGrant      `json:"rows,omitzero"`                // version 3; absent: no rows
+	RetentionStatement string        `json:"retentionStatement,omitempty"` // version 3; what the buyer promises beside the days
+	Noise              *Noise        `json:"noise,omitempty"`              // version 3; absent: none
+	Amends             Reference     `json:"amends,omitzero"`              // version 3; the contract that this one replaces
 }
 
 // Validate checks every field's form and bounds. Whether columns exist is a
@@ -94,7 +111,7 @@ func (s *Scope) Validate() error {
 	if s.CallBudget < 1 || s.CallBudget > MaxCallBudget {
 		return invalid("callBudget", "want 1 to "+strconv.Itoa(MaxCallBudget))
 	}
-	return nil
+	return s.validateTerms()
 }
 
 func checkNames(field string, names []string, limit int) error {
@@ -171,7 +188,7 @@ func (s Scope) Clone() Scope {
 	s.Columns = append([]string{}, s.Columns...)
 	s.Operations = append([]string{}, s.Operations...)
 	s.RowFilter = cloneConditions(s.RowFilter)
-	return s
+	return s.cloneTerms()
 }
 
 func cloneConditions(in []Condition) []Condition {
@@ -184,7 +201,9 @@ func cloneConditions(in []Condition) []Condition {
 
 // Within says whether s grants nothing that o does not: the same dataset and
 // purpose, no other column or operation, every condition of o's row filter, no
-// longer retention, no smaller groups, no larger budget. Two row filters are
+// longer retention, no smaller groups, no larger budget, and so for the terms of
+// later versions: no higher rate, no further use of a column, no more rows, no
+// less noise, the same statement and the same contract amended. Two row filters are
 // compared condition by condition, so a filter that is narrower only in meaning
 // counts as wider.
 func (s *Scope) Within(o *Scope) bool {
@@ -207,7 +226,7 @@ func (s *Scope) Within(o *Scope) bool {
 			return false
 		}
 	}
-	return true
+	return s.termsWithin(o)
 }
 
 // HasCondition says whether the row filter has exactly this condition.

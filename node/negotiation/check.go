@@ -156,6 +156,11 @@ func (s *Service) read(in *inbound, ses Session, onlyWithdraw bool) error {
 	if err != nil {
 		return refuse(envelope.CodeMalformed, "%w", err)
 	}
+	if in.body != nil {
+		if err := ses.checkVersion(in.body); err != nil {
+			return err
+		}
+	}
 	if from != in.env.From.String() {
 		return refuse(envelope.CodeWrongSender, "the body speaks for %s", contract.Echo(from))
 	}

@@ -62,9 +62,10 @@ type Connector interface {
 
 // Ask is a proposal to be decided by the vendor.
 type Ask struct {
-	Peer   did.DID
-	Scope  contract.Scope
-	Offers int // made so far in this conversation
+	Peer    did.DID
+	Scope   contract.Scope
+	Version int // of the contract schema that was agreed on; 0 counts as 1
+	Offers  int // made so far in this conversation
 }
 
 // Decider is the vendor's side of a negotiation. Whatever it is, code has narrowed what it returns.
@@ -329,7 +330,8 @@ func (s *Service) decide(ctx context.Context, in *inbound, ses *Session, now tim
 	if s.cfg.Decider == nil {
 		return policy.Outcome{}, refuse(envelope.CodeUnknownDataset, "this node offers no dataset")
 	}
-	outcome, err := s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, Scope: *in.body.Scope, Offers: ses.Offers}, now)
+	version, _ := ses.ContractVersion()
+	outcome, err := s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, Scope: *in.body.Scope, Version: version, Offers: ses.Offers}, now)
 	switch code := envelope.Code(outcome.Code); {
 	case err != nil:
 		return outcome, err

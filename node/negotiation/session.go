@@ -302,11 +302,39 @@ func (s *Session) peerSpokeLast() bool { return s.Seq > 0 && s.Seq == s.PeerSeq 
 // body makes a negotiation message of our own.
 func (s *Session) body(b message.Body) (*Draft, error) {
 	b.From = s.Self.String()
+	if err := s.checkVersion(&b); err != nil {
+		return nil, err
+	}
 	data, err := b.Marshal(s.Role)
 	if err != nil {
 		return nil, err
 	}
 	return &Draft{Type: envelope.TypeNegotiation, Body: data}, nil
+}
+
+// checkVersion refuses terms of another contract schema than the agreed one, by name. A proposal may leave terms out, an
+// offer names its version exactly.
+func (s *Session) checkVersion(b *message.Body) error {
+	agreed, ok := s.ContractVersion()
+	if !ok || b.Scope == nil && b.Offer == nil {
+		return nil
+	}
+	switch {
+	case b.Offer != nil && b.Offer.ContractVersion() != agreed:
+		return refuse(envelope.CodeVersionMismatch, "an offer of contract schema version %d; agreed is version %d", b.Offer.ContractVersion(), agreed)
+	case b.Scope != nil && b.Scope.Needs() > agreed:
+		return refuse(envelope.CodeVersionMismatch, "the terms need contract schema version %d; agreed is version %d", b.Scope.Needs(), agreed)
+	}
+	return nil
+}
+
+// ContractVersion is the agreed version of the contract schema, and whether there is one that this node builds.
+func (s *Session) ContractVersion() (int, bool) {
+	a := s.Agreement()
+	if a == nil {
+		return 0, false
+	}
+	return contract.ParseVersion(a.Candidate.ContractSchema)
 }
 
 // step makes a contract message of our own.

@@ -306,7 +306,7 @@ func (n *narrowing) offer(granted contract.Scope) Outcome {
 	now := n.terms.Now.UTC().Truncate(time.Second)
 	expires := now.Add(n.rules.OfferTTL)
 	o := &contract.Offer{
-		Type: contract.OfferType, Scope: granted,
+		Type: contract.OfferType, Version: n.version(), Scope: granted,
 		ValidFrom:  contract.FormatTime(now),
 		ValidUntil: contract.FormatTime(now.AddDate(0, 0, n.rules.ValidityDays)),
 		AcceptBy:   contract.FormatTime(expires.Add(n.rules.AcceptWithin)),
@@ -321,6 +321,14 @@ func (n *narrowing) offer(granted contract.Scope) Outcome {
 		return n.reject(CodeDeciderFailed, "the offer would be wider than the ask")
 	}
 	return Outcome{Offer: o, Overruled: n.overruled}
+}
+
+// version is the offer's member: absent for version 1.
+func (n *narrowing) version() int {
+	if n.terms.Version > contract.Version1 {
+		return n.terms.Version
+	}
+	return 0
 }
 
 func quoted(names []string) string {

@@ -127,6 +127,7 @@ func parseRules(n node) (Rules, error) {
 type Terms struct {
 	Schema    *contract.Schema  // of the dataset asked for; nil if there is none
 	Classes   map[string]string // class of each column; a column without one is never granted
+	Version   int               // of the contract schema that was agreed on; 0 counts as 1
 	DataPlane contract.DataPlane
 	Now       time.Time
 }
