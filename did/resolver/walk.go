@@ -28,7 +28,9 @@ type Chain struct {
 	// Assurance is the weakest of the hops', did.AssuranceVerified without any.
 	// Nothing may follow the chain unless Assurance.Moves().
 	Assurance did.Assurance
-	Cached    bool // the steps were verified earlier and are not out of date yet
+	// Line are the same DIDs with the documents that verify the steps.
+	Line   *did.Line
+	Cached bool // the steps were verified earlier and are not out of date yet
 }
 
 // station is a DID on the way: its document, and until when that may be relied on.
@@ -71,7 +73,7 @@ func (r *Resolver) Walk(ctx context.Context, id did.DID) (*Chain, error) {
 		return nil, err
 	}
 	if len(c.Hops) > 0 && c.Assurance.Moves() {
-		known := &knownChain{hops: c.Hops, end: c.Current.Hash(), from: stations[0].from, until: stations[0].until}
+		known := &knownChain{hops: c.Hops, line: c.Line, end: c.Current.Hash(), from: stations[0].from, until: stations[0].until}
 		for _, s := range stations[1:] {
 			if s.from.After(known.from) {
 				known.from = s.from
@@ -109,7 +111,7 @@ func (r *Resolver) walkAgain(ctx context.Context, id did.DID, known *knownChain)
 		return nil, nil
 	}
 	return &Chain{
-		Start: id, Hops: known.hops, Current: e.result.Document, Assurance: assurance, Cached: true,
+		Start: id, Hops: known.hops, Current: e.result.Document, Assurance: assurance, Line: known.line, Cached: true,
 	}, nil
 }
 
@@ -172,30 +174,32 @@ func (r *Resolver) arrive(ctx context.Context, at did.DID) (station, error) {
 
 // verifyChain judges every step.
 func (r *Resolver) verifyChain(id did.DID, stations []station) (*Chain, error) {
-	now := r.o.Now()
 	end := stations[len(stations)-1].doc
-	c := &Chain{Start: id, Current: end, Assurance: did.AssuranceVerified}
-	for i, s := range stations[:len(stations)-1] {
-		next := stations[i+1]
-		successor := next.doc
-		if successor.DeactivatedBy() == did.AssuranceRecoveryVerified && next.earlier != nil {
-			// Its last document is not by its own key; the version before is.
-			successor = next.earlier
+	steps := make([]did.Station, 0, len(stations))
+	for _, s := range stations[:len(stations)-1] {
+		steps = append(steps, did.Station{Document: s.earlier, Gone: s.doc})
+	}
+	line, err := did.VerifyLine(append(steps, did.Station{Document: end}), r.o.Now())
+	var failed *did.LineError
+	if errors.As(err, &failed) {
+		code := CodeTransitionInvalid
+		if errors.Is(err, did.ErrConflict) {
+			code = CodeTransitionConflict
 		}
-		assurance, err := did.VerifyHop(s.earlier, s.doc, successor, now)
-		if err != nil {
-			code := CodeTransitionInvalid
-			if errors.Is(err, did.ErrConflict) {
-				code = CodeTransitionConflict
-			}
-			return nil, &Error{Code: code, DID: s.doc.ID(), Err: err}
-		}
+		return nil, &Error{Code: code, DID: failed.At, Err: failed.Err}
+	}
+	if err != nil {
+		return nil, &Error{Code: CodeTransitionInvalid, DID: id, Err: err}
+	}
+	c := &Chain{Start: id, Current: end, Line: line, Assurance: did.AssuranceVerified}
+	for i, s := range line.Stations()[:len(stations)-1] {
+		assurance := s.Assurance
 		if assurance == did.AssuranceUnverified && end.ProofKeyID() != "" {
 			assurance = did.AssuranceProviderAsserted
 		}
 		c.Hops = append(c.Hops, did.Hop{
-			From: s.doc.ID(), To: next.doc.ID(), Assurance: assurance,
-			ProofKeyID: s.doc.ProofKeyID(), Created: s.doc.ProofCreated(), Document: s.doc.Hash(),
+			From: s.ID(), To: stations[i+1].doc.ID(), Assurance: assurance,
+			ProofKeyID: s.Gone.ProofKeyID(), Created: s.Gone.ProofCreated(), Document: s.Gone.Hash(),
 		})
 		c.Assurance = c.Assurance.Weakest(assurance)
 	}
@@ -208,6 +212,7 @@ const maxChains = 1000
 // knownChain is a chain that has passed as a whole.
 type knownChain struct {
 	hops        []did.Hop
+	line        *did.Line
 	end         canon.Digest // of the last document
 	from, until time.Time    // of all its documents
 }
