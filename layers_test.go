@@ -34,6 +34,7 @@ var layers = [][]string{
 	{"node/dataset/...", "node/datatools", "node/mcphttp"},
 	{"node/ledger/..."},
 	{"node/store/..."},
+	{"node/succession"},
 	{"node/negotiation/..."},
 	{"node/gateway/..."},
 	{"node/dataplane/..."},

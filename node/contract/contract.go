@@ -177,7 +177,7 @@ func (c *Contract) checkProofPlace(i int, p *did.Proof) error {
 	if i == 1 {
 		who, id = "vendor", c.Parties.Vendor
 	}
-	if !keyOf(p.VerificationMethod, id) {
+	if !ofParty(p.VerificationMethod, id) {
 		return invalid("verificationMethod", "is not the "+who+"'s")
 	}
 	return nil

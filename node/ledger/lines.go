@@ -22,6 +22,23 @@ func (d *DIDRefusal) line(b *line, _ *Event) {
 	b.put("DID refused: ", text(d.DID), ": ", text(d.Reason))
 }
 
+func (d *Succession) line(b *line, _ *Event) {
+	b.put("DID succeeded: ", text(d.Old), " is now ", text(d.New), " (", text(d.Assurance), ")")
+	b.when(d.Overruled != "", ", which overrules ", text(d.Overruled))
+}
+
+func (d *SuccessionRefusal) line(b *line, _ *Event) {
+	b.put("succession refused: from ", text(d.From), " at ", text(d.At), ": ", text(d.Code), ": ", text(d.Reason))
+}
+
+func (d *Compromise) line(b *line, _ *Event) {
+	b.put("key compromised: of ", text(d.DID), ", since ", text(d.Since), " by its owner's word")
+}
+
+func (d *ConversationMove) line(b *line, _ *Event) {
+	b.put("negotiation moved: the ", text(d.Side), " ", text(d.Old), " is now ", text(d.New), ", from message ", num(d.Seq), " on")
+}
+
 func (d *Card) line(b *line, _ *Event) {
 	b.put("agent card verified: ", quoted(d.Name), " at ", text(d.URL), ", signed by ", fragment(d.KID))
 }

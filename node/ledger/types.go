@@ -13,6 +13,11 @@ const (
 	DIDRefused   = "did.refused"   // → [DIDRefusal]
 	CardVerified = "card.verified" // → [Card]
 
+	DIDSucceeded         = "did.succeeded"          // → [Succession]
+	DIDSuccessionRefused = "did.succession_refused" // → [SuccessionRefusal]
+	DIDCompromised       = "did.compromised"        // → [Compromise]
+	ConversationMoved    = "negotiation.moved"      // → [ConversationMove]
+
 	MetaprotoSent     = "metaproto.sent"     // → [Round]
 	MetaprotoReceived = "metaproto.received" // → [Round]
 	MetaprotoAgreed   = "metaproto.agreed"   // → [Agreement]
@@ -73,6 +78,39 @@ type Verified struct {
 type DIDRefusal struct {
 	DID    string `json:"did"`
 	Reason string `json:"reason"`
+}
+
+// Succession is the data of [DIDSucceeded]: a step from a DID to its successor was verified, and what was the old one's is the new
+// one's from here on. The hashes are over the canonical forms of the deactivated document and of the successor's.
+type Succession struct {
+	Old       string       `json:"old"`
+	New       string       `json:"new"`
+	Assurance string       `json:"assurance"` // verified, recovery_verified
+	OldHash   canon.Digest `json:"oldHash"`
+	NewHash   canon.Digest `json:"newHash"`
+	Overruled string       `json:"overruled"` // the successor that a recovery key has put aside; "" for none
+}
+
+// SuccessionRefusal is the data of [DIDSuccessionRefused]: somebody claimed a successor of From, and it was not followed.
+type SuccessionRefusal struct {
+	From   string `json:"from"`
+	At     string `json:"at"` // the DID that does not hold
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// Compromise is the data of [DIDCompromised]: the subject of a DID says that somebody else may have had its key since a time.
+type Compromise struct {
+	DID   string `json:"did"`
+	Since string `json:"since"` // RFC 3339
+}
+
+// ConversationMove is the data of [ConversationMoved]: in this conversation a side goes on under another DID.
+type ConversationMove struct {
+	Side string `json:"side"` // buyer, vendor
+	Old  string `json:"old"`
+	New  string `json:"new"`
+	Seq  int64  `json:"seq"` // of the first message under the new DID
 }
 
 // Card is the data of [CardVerified]: the peer's agent card and the key that signed it.

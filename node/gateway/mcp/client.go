@@ -154,7 +154,7 @@ func answer(res *sdk.CallToolResult, c *contract.Contract, plane *did.Document, 
 	if !receipt.QueryDigest.Equal(query) || receipt.Caller != req.Caller {
 		return nil, fmt.Errorf("%w: the receipt is about another query", ErrAnswer)
 	}
-	if err := receipt.VerifyFor(c, plane); err != nil {
+	if err := receipt.VerifyCall(c, req.Caller, plane); err != nil {
 		return nil, fmt.Errorf("%w: receipt: %w", ErrAnswer, err)
 	}
 	var out datatools.QueryOutput
