@@ -26,6 +26,7 @@ import (
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/ledger/evidence"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
+	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/signer"
 )
 
@@ -314,7 +315,7 @@ func TestProtocolDocumented(t *testing.T) {
 	must := []string{
 		envelope.ExtensionURI, envelope.MediaType, envelope.ContractMediaType, envelope.ReceiptMediaType, envelope.EvidenceMediaType, envelope.TokenType, string(hpke.SuiteX25519), contract.DocumentType, contract.OfferType,
 		contract.ActivationType, contract.RevocationType, contract.ReceiptType, contract.QueryType, metaproto.AgreementType, evidence.Type,
-		datatools.MetaReceipt, datatools.QueryRecords, datatools.DescribeContract, datatools.ListDatasets,
+		notice.BodyType, notice.AnswerType, notice.CodeUnknownKind, datatools.MetaReceipt, datatools.QueryRecords, datatools.DescribeContract, datatools.ListDatasets,
 	}
 	for _, c := range envelope.Codes() {
 		must = append(must, string(c))

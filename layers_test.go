@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"node/dataset/...", "node/datatools", "node/mcphttp"},
 	{"node/ledger/..."},
 	{"node/store/..."},
-	{"node/succession"},
+	{"node/succession", "node/notice"},
 	{"node/negotiation/..."},
 	{"node/gateway/..."},
 	{"node/dataplane/..."},

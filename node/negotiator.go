@@ -7,14 +7,18 @@ import (
 	"errors"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/gateway/a2a"
 	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
 )
 
-// negotiator shows negotiations as A2A tasks. There is no second record: a task is the conversation, seen from outside.
+// negotiator shows negotiations as A2A tasks. There is no second record: a task is the conversation, seen from outside. Notices
+// come in the same way and are answered at once, by a task that nobody can look up.
 type negotiator struct {
 	service *negotiation.Service
+	notices *notice.Service
 	db      store.Store
 	self    did.DID
 }
@@ -34,6 +38,13 @@ var taskStates = map[negotiation.Phase]a2a.State{
 
 // Receive implements [a2a.Negotiator].
 func (n negotiator) Receive(ctx context.Context, caller did.DID, raw []byte) (a2a.Reply, error) {
+	if env, err := envelope.Parse(raw, 0); err == nil && env.Type == envelope.TypeNotice {
+		r, err := n.notices.Receive(ctx, caller, raw)
+		if err != nil {
+			return a2a.Reply{}, err
+		}
+		return a2a.Reply{TaskID: "ntc-" + r.ContextID, ContextID: r.ContextID, State: a2a.Completed, Envelope: r.Reply, Updated: r.At}, nil
+	}
 	res, err := n.service.Receive(ctx, caller, raw)
 	if err != nil {
 		return a2a.Reply{}, err

@@ -40,6 +40,7 @@ import (
 	"github.com/treaty-node/treaty/node/internal/trust"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/signer"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
@@ -91,6 +92,7 @@ type Node struct {
 	data     *http.Client // the same for data planes: larger answers, more time
 	offer    *catalogue   // nil: no dataset on offer
 	nego     *negotiation.Service
+	notices  *notice.Service
 	public   http.Handler
 
 	unwritable atomic.Bool          // the last attempt to write the store on our own account failed
@@ -186,6 +188,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock) (err error) {
 		nego.Decider = n.offer
 	}
 	n.nego = negotiation.New(nego)
+	n.notices = n.newNotices()
 	n.public, err = n.publicHandler(ctx)
 	return err
 }
@@ -228,7 +231,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	gateway, err := a2a.Handler(a2a.Config{
-		Negotiator: negotiator{n.nego, n.db, n.self()}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
+		Negotiator: negotiator{n.nego, n.notices, n.db, n.self()}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
 		Describe: func(context.Context) (a2a.Answer, error) { return answer, nil },
 	})
 	if err != nil {
@@ -300,6 +303,7 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 	g.Go(func() error { return serving(adminServer.Serve(admin)) })
 	g.Go(func() error { return n.housekeeping(gctx) })
 	g.Go(func() error { return n.keepIdentity(gctx) })
+	g.Go(func() error { return n.notices.Run(gctx) })
 	g.Go(func() error {
 		<-gctx.Done()
 		n.stop()

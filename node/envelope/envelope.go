@@ -65,7 +65,7 @@ const (
 	TypeMetaproto   Type = "metaproto"   // a round of package metaproto
 	TypeNegotiation Type = "negotiation" // propose, counter, accept, reject, request, withdraw
 	TypeContract    Type = "contract"    // drafts, proofs, the activated contract
-	TypeNotice      Type = "notice"      // a refusal, or an end
+	TypeNotice      Type = "notice"      // a message outside of any conversation, and its answer: package notice
 	TypeMoved       Type = "moved"       // a party goes on under another DID
 )
 
@@ -273,7 +273,9 @@ func (e *Envelope) rules() error {
 		if !agreed {
 			return Refuse(CodeNoAgreement, "a %s message names its agreement", e.Type)
 		}
-	case TypeNotice, TypeMoved:
+	case TypeNotice:
+		// One that is sealed names no agreement: it is sealed with the suite that everybody has, see package notice.
+	case TypeMoved:
 		if !inClear && !agreed {
 			return Refuse(CodeNoAgreement, "a sealed message names its agreement")
 		}

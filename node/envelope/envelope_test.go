@@ -103,7 +103,7 @@ func TestBuildRefuses(t *testing.T) {
 		"negotiation in the clear":  {func(*Draft) {}, true, CodeMalformed},
 		"sealed round":              {func(d *Draft) { d.Type = TypeMetaproto }, false, CodeMalformed},
 		"round with agreement":      {func(d *Draft) { d.Type = TypeMetaproto }, true, CodeMalformed},
-		"sealed notice, no terms":   {func(d *Draft) { d.Type, d.Agreement = TypeNotice, canon.Digest{} }, false, CodeNoAgreement},
+		"sealed move, no terms":     {func(d *Draft) { d.Type, d.Agreement = TypeMoved, canon.Digest{} }, false, CodeNoAgreement},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, seal := draft(buyer, vendor), vendor.sealTo()

@@ -52,6 +52,13 @@ var kinds = map[string]func() data{
 	KeyConfirmed:         func() data { return new(KeyConfirmation) },
 	KeyRotated:           func() data { return new(Rotation) },
 	KeyRetired:           func() data { return new(Retirement) },
+	NoticeSent:           func() data { return new(Notice) },
+	NoticeReceived:       func() data { return new(NoticeReply) },
+	NoticeAnswered:       func() data { return new(NoticeReply) },
+	NoticeFailed:         func() data { return new(NoticeReply) },
+	DrillStarted:         func() data { return new(Drill) },
+	DrillStep:            func() data { return new(DrillCheck) },
+	DrillFinished:        func() data { return new(DrillResult) },
 }
 
 var limits = canon.Limits{MaxBytes: MaxEventBytes, MaxDepth: maxDepth}

@@ -111,6 +111,13 @@ func story() []Entry {
 		{Type: KeyRotated, Data: Rotation{Role: "kex", KeyID: vendor + "#kex-new", Previous: []string{vendor + "#kex-old"}, Until: "2026-12-07T12:00:00Z", Hash: digest}},
 		{Type: KeyRetired, Data: Retirement{Role: "kex", KeyID: vendor + "#kex-old", Hash: digest}},
 		{Type: KeyConfirmed, Peer: "did:wba:data.vendorcorp.test", Data: KeyConfirmation{DID: "did:wba:data.vendorcorp.test", Hash: digest}},
+		with(NoticeSent, Notice{ID: "ntc_1", Kind: "successor"}),
+		with(NoticeReceived, NoticeReply{Kind: "successor", OK: true}),
+		with(NoticeAnswered, NoticeReply{ID: "ntc_1", Kind: "successor", Code: "UNVERIFIED", Text: "the chain does not hold"}),
+		with(NoticeFailed, NoticeReply{ID: "ntc_1", Kind: "successor", Code: "EXPIRED", Text: "no answer in 168h"}),
+		with(DrillStarted, Drill{Drill: "drl_1", Kind: "binding", Mode: "live", By: buyer}),
+		with(DrillStep, DrillCheck{Drill: "drl_1", Phase: "during-grace", Check: "old-key-accepted", OK: true, Observed: "answered"}),
+		with(DrillFinished, DrillResult{Drill: "drl_1", Kind: "binding", Passed: 11, Failed: 1, Report: digest}),
 	}
 }
 

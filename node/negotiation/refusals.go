@@ -103,6 +103,11 @@ func refusalEntry(peer did.DID, env *envelope.Envelope, r *envelope.Refusal) led
 	return entry
 }
 
+// Refused is for messages that others take in this node's name: it logs a refusal within the same bounds.
+func (s *Service) Refused(ctx context.Context, caller did.DID, env *envelope.Envelope, err error) error {
+	return s.refused(ctx, caller, env, err)
+}
+
 // refused records a refusal and returns it; anything else is internal and stays here, but for a signer that is away, which
 // the peer may wait for.
 func (s *Service) refused(ctx context.Context, caller did.DID, env *envelope.Envelope, err error) error {

@@ -29,6 +29,7 @@
 //	Tasks          PutTask GetTask ListTasks
 //	Equivocations  PutEquivocation ListEquivocations
 //	Successions    PutSuccession OverruleSuccession GetSuccession Lineage
+//	Notices        PutNotice GetNotice ListNotices DeleteNoticesBefore KnowsPeer
 //
 // Declare the subset you need as an interface of your own, or take one of these.
 package store
@@ -81,6 +82,7 @@ type Tx interface {
 	Tasks
 	Equivocations
 	Successions
+	Notices
 }
 
 // MaxList is the number of rows a List or Find method returns when its filter sets no limit, and the most it returns.

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Tasks", tasks},
 		{"Equivocations", equivocations},
 		{"Successions", successions},
+		{"Notices", notices},
 		{"Rollback", rollback},
 		{"AfterTheEnd", afterTheEnd},
 		{"ViewIsReadOnly", viewIsReadOnly},
