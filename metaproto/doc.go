@@ -32,7 +32,9 @@
 // whose signer it has verified, and checks that the key-agreement key id which
 // the peer names is in the peer's document (hpke.NamedKey). Text in
 // candidateProtocols and modificationSummary is for people and models; no
-// decision here reads it.
+// decision here reads it. What a reader of the text made of it ([Interpreted])
+// changes only which of our own values a counter-proposal names first; what is
+// agreed is still a structured candidate that the peer accepts.
 //
 // # Wire format
 //

@@ -164,18 +164,23 @@ func (p Policy) Choose(list []Candidate) (Candidate, bool) {
 // opening is the first list of this side.
 func (p Policy) opening() []Candidate { return label(nil, p.Preferences) }
 
-// counter answers a list that holds nothing acceptable, see [Policy].
-func (p Policy) counter(peer []Candidate) []Candidate {
+// counter answers a list that holds nothing acceptable, see [Policy]. Values that
+// were read from text come first, and take no other value of ours away.
+func (p Policy) counter(peer, read []Candidate) []Candidate {
 	lists := p.Floor.lists()
 	limits := p.Preferences[0].Limits
 	var options [numTerms][]string
 	for t, allowed := range lists {
 		options[t] = allowed
-		for _, v := range allowed {
-			if slices.ContainsFunc(peer, func(c Candidate) bool { return c.values()[t] == v }) {
-				options[t] = []string{v}
-				break
-			}
+		named := func(list []Candidate) int {
+			return slices.IndexFunc(allowed, func(v string) bool {
+				return slices.ContainsFunc(list, func(c Candidate) bool { return c.values()[t] == v })
+			})
+		}
+		if i := named(peer); i >= 0 {
+			options[t] = allowed[i : i+1]
+		} else if i := named(read); i > 0 {
+			options[t] = slices.Concat(allowed[i:i+1], allowed[:i], allowed[i+1:])
 		}
 	}
 	if len(peer) > 0 {

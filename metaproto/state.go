@@ -125,7 +125,8 @@ func keyOf(id did.DID, kid string) bool {
 	return ok && fragment != "" && !strings.Contains(fragment, "#")
 }
 
-// Event is what happens to a negotiation: [Begin], [Receive], [Tick] or [Cited].
+// Event is what happens to a negotiation: [Begin], [Receive], [Interpreted],
+// [Tick] or [Cited].
 type Event interface{ event() }
 
 type (
@@ -136,6 +137,13 @@ type (
 	Receive struct {
 		Message   Message
 		SignerKID string
+	}
+	// Interpreted is a Receive whose text somebody, a person or a model, has
+	// read. When the message holds no candidates, Read orders our
+	// counter-proposal; it is never taken for something that the peer said.
+	Interpreted struct {
+		Receive
+		Read []Candidate
 	}
 	// Tick lets time pass: past the deadline the negotiation ends. It never
 	// makes a message, because it comes when the peer is to speak.

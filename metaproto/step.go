@@ -80,14 +80,16 @@ func step(s State, ev Event, p Policy, now time.Time) (State, *Message, error) {
 		s.Phase = PhaseAgreed
 		return s, nil, nil
 	case Receive:
-		return s.receive(ev, p, now)
+		return s.receive(ev, nil, p, now)
+	case Interpreted:
+		return s.receive(ev.Receive, ev.Read, p, now)
 	}
 	return s, nil, fmt.Errorf("%w: %T", ErrEvent, ev)
 }
 
 func (s State) late(now time.Time) bool { return !now.Before(s.Deadline) }
 
-func (s State) receive(ev Receive, p Policy, now time.Time) (State, *Message, error) {
+func (s State) receive(ev Receive, read []Candidate, p Policy, now time.Time) (State, *Message, error) {
 	m := ev.Message
 	if err := m.check(); err != nil {
 		return s, nil, fmt.Errorf("%w: %w", ErrMessage, err)
@@ -133,11 +135,11 @@ func (s State) receive(ev Receive, p Policy, now time.Time) (State, *Message, er
 	if m.Status == StatusAccepted && len(m.Candidates) == 1 {
 		return s.accepted(m, p, now)
 	}
-	return s.proposed(m, p, now)
+	return s.proposed(m, read, p, now)
 }
 
-// proposed answers a list of candidates, or text.
-func (s State) proposed(m Message, p Policy, now time.Time) (State, *Message, error) {
+// proposed answers a list of candidates, or text, which somebody may have read.
+func (s State) proposed(m Message, read []Candidate, p Policy, now time.Time) (State, *Message, error) {
 	if s.Phase == PhaseConfirming {
 		return s.refuse(PhaseRejected, "a proposal came where a confirmation was due")
 	}
@@ -163,7 +165,10 @@ func (s State) proposed(m Message, p Policy, now time.Time) (State, *Message, er
 	if left < toPropose {
 		return s.refuse(PhaseRejected, fmt.Sprintf("no common ground within %d rounds", p.maxRounds()))
 	}
-	return s.propose(p.counter(m.Candidates), "Nothing in the proposal can be used here; this can.")
+	if len(m.Candidates) > 0 {
+		read = nil // who says it in a form that code reads is not interpreted
+	}
+	return s.propose(p.counter(m.Candidates, read), "Nothing in the proposal can be used here; this can.")
 }
 
 // accept takes one of the peer's candidates.
