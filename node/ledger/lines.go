@@ -128,6 +128,30 @@ func (d *Accept) line(b *line, e *Event) {
 	b.put("accept", way(e, AcceptSent), ": exactly offer ", short(d.OfferDigest))
 }
 
+func (d *Question) line(b *line, _ *Event) {
+	b.put("model ", text(d.Model), " asked, prompt ", short(d.PromptDigest))
+	b.when(d.Attempt > 1, ", attempt ", num(int64(d.Attempt)))
+}
+
+func (d *ModelAnswer) line(b *line, _ *Event) {
+	b.put("model ", text(d.Model), " ")
+	if d.Error == "" {
+		b.put("answered, ", short(d.AnswerDigest))
+	} else {
+		b.put("gave no usable answer: ", text(d.Error))
+	}
+	b.put(", ", plural(d.PromptTokens+d.CompletionTokens, "token", "tokens"))
+}
+
+func (d *Narrowing) line(b *line, _ *Event) {
+	lines := make([]string, 0, len(d.Removed))
+	for i := range d.Removed {
+		r := &d.Removed[i]
+		lines = append(lines, r.change()+" ("+r.reason()+")")
+	}
+	b.put("model overruled: ", list(lines, "; ", asIs))
+}
+
 func (d *MessageRefusal) line(b *line, e *Event) {
 	b.put("message refused: ", text(d.Code), ": ", text(d.Reason))
 	b.when(d.Type != "", ", message type ", text(d.Type))

@@ -29,6 +29,10 @@ const (
 	AcceptSent       = "accept.sent"       // → [Accept]
 	AcceptReceived   = "accept.received"   // → [Accept]
 
+	ModelAsked    = "model.asked"    // → [Question]
+	ModelAnswered = "model.answered" // → [ModelAnswer]
+	ModelNarrowed = "model.narrowed" // → [Narrowing]
+
 	MessageRefused       = "message.refused"       // → [MessageRefusal]
 	NegotiationEnded     = "negotiation.ended"     // → [Ended]
 	NegotiationWithdrawn = "negotiation.withdrawn" // → [Withdrawn]
@@ -172,6 +176,34 @@ type Offer struct {
 // Accept is the data of [AcceptSent] and [AcceptReceived].
 type Accept struct {
 	OfferDigest canon.Digest `json:"offerDigest"`
+}
+
+// Question is the data of [ModelAsked]: a model was asked what to do. The digest is over the prompt as it was sent; the prompt
+// itself is there only when the operator wants it recorded.
+type Question struct {
+	Model        string       `json:"model"`
+	Attempt      int          `json:"attempt"` // 1, or 2 after an answer that could not be used
+	PromptDigest canon.Digest `json:"promptDigest"`
+	Prompt       string       `json:"prompt"`
+}
+
+// ModelAnswer is the data of [ModelAnswered]. Error says why the answer cannot be used, "" when it can; the digest is over the
+// answer's text, the zero digest when there was none. Tokens are as the endpoint counts them.
+type ModelAnswer struct {
+	Model            string       `json:"model"`
+	Attempt          int          `json:"attempt"`
+	PromptDigest     canon.Digest `json:"promptDigest"`
+	AnswerDigest     canon.Digest `json:"answerDigest"`
+	PromptTokens     int64        `json:"promptTokens"`
+	CompletionTokens int64        `json:"completionTokens"`
+	Error            string       `json:"error"`
+	Answer           string       `json:"answer"`
+}
+
+// Narrowing is the data of [ModelNarrowed]: what a model wanted beyond what was asked, needed or allowed, and code took away.
+// In each removal Asked is what the model wanted.
+type Narrowing struct {
+	Removed []Removal `json:"removed"`
 }
 
 // MessageRefusal is the data of [MessageRefused]. Seq is the sequence number the message claimed.

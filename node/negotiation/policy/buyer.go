@@ -30,8 +30,22 @@ type Needs struct {
 	BudgetMinimum    int64
 	MaxMinGroupSize  int // the largest minimum group size that still helps
 	RowFilter        []contract.Condition
+	AddedFilters     Added   // the vendor's own row filters
+	ValidityMinimum  int     // days that a contract runs at least, from now or from its later start; 0: no bound
+	ValidityMaximum  int     // and at most, from its start; 0: no bound
+	StartWithin      int     // days until it starts, at most
 	Rationale        string  // sent with every ask
 	Alternatives     []Needs // asked for in turn when an offer does not meet the needs; they have none of their own
+}
+
+// Added says which row filters a vendor may put into an offer beside those asked for. The zero value lets all in.
+type Added struct {
+	Limited bool     // only filters on Columns
+	Columns []string // none: no filter at all
+}
+
+func (a Added) allows(c contract.Condition) bool {
+	return !a.Limited || slices.Contains(a.Columns, c.Column)
 }
 
 // maxAlternatives bounds the rounds of a buyer.
@@ -46,7 +60,7 @@ func ParseNeeds(data []byte) (*Needs, error) {
 	}
 	n := &Needs{
 		RetentionWanted: defaultRetention, BudgetWanted: 100, BudgetMinimum: 1,
-		MaxMinGroupSize: contract.MaxMinGroupSize, RowFilter: []contract.Condition{},
+		MaxMinGroupSize: contract.MaxMinGroupSize, RowFilter: []contract.Condition{}, ValidityMinimum: 1, StartWithin: 1,
 	}
 	var alternatives []node
 	h := n.handlers()
@@ -97,7 +111,15 @@ func (n *Needs) handlers() handlers {
 		},
 		"max_min_group_size": intTo(&n.MaxMinGroupSize, 1, contract.MaxMinGroupSize),
 		"row_filter":         conditionsTo(&n.RowFilter),
-		"rationale":          textTo(&n.Rationale, contract.MaxText),
+		"row_filters":        addedTo(&n.AddedFilters),
+		"validity_days": func(v node) error {
+			return v.fields(handlers{
+				"minimum":      intTo(&n.ValidityMinimum, 0, contract.MaxRetention),
+				"maximum":      intTo(&n.ValidityMaximum, 1, contract.MaxRetention),
+				"start_within": intTo(&n.StartWithin, 0, contract.MaxRetention),
+			})
+		},
+		"rationale": textTo(&n.Rationale, contract.MaxText),
 	}
 }
 
@@ -116,6 +138,27 @@ func wantedTo(dst *Wanted, list func(*[]string) func(node) error) func(node) err
 	}
 }
 
+// addedTo reads accept, refuse, or the columns that a vendor may filter by.
+func addedTo(dst *Added) func(node) error {
+	return func(v node) error {
+		word, err := v.text()
+		switch {
+		case err == nil && word == "accept":
+			*dst = Added{}
+			return nil
+		case err == nil && word == "refuse":
+			*dst = Added{Limited: true}
+			return nil
+		}
+		columns, err := v.texts()
+		if err != nil || len(columns) > contract.MaxColumns {
+			return v.fail("want accept, refuse, or a list of columns")
+		}
+		*dst = Added{Limited: true, Columns: columns}
+		return nil
+	}
+}
+
 // check validates the ask that the needs lead to, at the line of n.
 func (n *Needs) check(at node) error {
 	switch {
@@ -123,6 +166,8 @@ func (n *Needs) check(at node) error {
 		return at.fail("retention_days: minimum is more than wanted")
 	case n.BudgetMinimum > n.BudgetWanted:
 		return at.fail("call_budget: minimum is more than wanted")
+	case n.ValidityMaximum != 0 && n.ValidityMinimum > n.ValidityMaximum:
+		return at.fail("validity_days: minimum is more than maximum")
 	}
 	ask := n.scope()
 	if err := ask.Validate(); err != nil {
@@ -189,6 +234,7 @@ type Reply struct {
 	Action Action
 	Digest canon.Digest    // accept: of the offer
 	Scope  *contract.Scope // counter: the next ask
+	Next   int             // counter: which of the needs Scope comes from, as for Ask
 	Code   string          // reject
 	Reason string          // counter and reject: for a person
 	Lines  []string        // the differences between ask and offer, explained
@@ -198,7 +244,7 @@ type Reply struct {
 type Received struct {
 	Offer  *contract.Offer
 	Ask    contract.Scope // what the offer answers
-	Asks   int            // asks sent so far, at least 1
+	Asks   int            // 1 + the number of the needs, as for Ask, that Ask comes from
 	Schema canon.Digest   // of the schema as the vendor publishes it; zero: unknown
 	Now    time.Time
 }
@@ -227,7 +273,7 @@ func (n *Needs) DecideOffer(r Received) Reply {
 	case !r.Offer.Scope.Within(&r.Ask):
 		return refuse(CodeOfferWider, "the offer is not within what was asked: "+strings.Join(lines, "; "))
 	}
-	missing := n.at(r.Asks - 1).unmet(&r.Offer.Scope)
+	missing := n.at(r.Asks-1).unmet(r.Offer, &r.Ask, r.Now)
 	if len(missing) == 0 {
 		d, err := r.Offer.Digest()
 		if err != nil {
@@ -237,32 +283,61 @@ func (n *Needs) DecideOffer(r Received) Reply {
 	}
 	why := "the offer does not meet the needs: " + strings.Join(missing, "; ")
 	if next, ok := n.Ask(max(r.Asks, 1)); ok {
-		return Reply{Action: Counter, Scope: &next, Reason: clip(why), Lines: lines}
+		return Reply{Action: Counter, Scope: &next, Next: max(r.Asks, 1), Reason: clip(why), Lines: lines}
 	}
 	return refuse(CodeNeedsNotMet, why)
 }
 
-// unmet lists which of the needs a scope does not meet.
-func (n *Needs) unmet(s *contract.Scope) []string {
+// unmet lists which of the needs an offer within ask does not meet, each with the key of the needs file that wants it.
+func (n *Needs) unmet(s *contract.Offer, ask *contract.Scope, now time.Time) []string {
 	var out []string
 	for _, c := range n.Columns.Required {
 		if !slices.Contains(s.Columns, c) {
-			out = append(out, "column "+contract.Echo(c)+" is required")
+			out = append(out, "column "+contract.Echo(c)+" is required (rule columns)")
 		}
 	}
 	for _, op := range n.Operations.Required {
 		if !slices.Contains(s.Operations, op) {
-			out = append(out, "operation "+op+" is required")
+			out = append(out, "operation "+op+" is required (rule operations)")
 		}
 	}
 	if s.RetentionDays < n.RetentionMinimum {
-		out = append(out, "retention of "+strconv.Itoa(s.RetentionDays)+" days is less than "+strconv.Itoa(n.RetentionMinimum))
+		out = append(out, "retention of "+strconv.Itoa(s.RetentionDays)+" days is less than "+strconv.Itoa(n.RetentionMinimum)+" (rule retention_days.minimum)")
 	}
 	if s.CallBudget < n.BudgetMinimum {
-		out = append(out, strconv.FormatInt(s.CallBudget, 10)+" calls are fewer than "+strconv.FormatInt(n.BudgetMinimum, 10))
+		out = append(out, strconv.FormatInt(s.CallBudget, 10)+" calls are fewer than "+strconv.FormatInt(n.BudgetMinimum, 10)+" (rule call_budget.minimum)")
 	}
 	if s.MinGroupSize > n.MaxMinGroupSize {
-		out = append(out, "groups of at least "+strconv.Itoa(s.MinGroupSize)+" are larger than "+strconv.Itoa(n.MaxMinGroupSize))
+		out = append(out, "groups of at least "+strconv.Itoa(s.MinGroupSize)+" are larger than "+strconv.Itoa(n.MaxMinGroupSize)+" (rule max_min_group_size)")
+	}
+	for _, c := range s.RowFilter {
+		if !ask.HasCondition(c) && !n.AddedFilters.allows(c) {
+			out = append(out, "the row filter "+plain(c.String())+" was added (rule row_filters)")
+		}
+	}
+	return append(out, n.untimely(s, now)...)
+}
+
+// untimely lists what is wrong with when the contract would run.
+func (n *Needs) untimely(o *contract.Offer, now time.Time) (out []string) {
+	from, errFrom := contract.ParseTime(o.ValidFrom)
+	until, errUntil := contract.ParseTime(o.ValidUntil)
+	if errFrom != nil || errUntil != nil {
+		return []string{"the validity cannot be read"} // Validate refused it before
+	}
+	const clocks = 5 * time.Minute // what two companies' clocks may differ by
+	if from.After(now.AddDate(0, 0, n.StartWithin).Add(clocks)) {
+		out = append(out, "it would start at "+o.ValidFrom+", later than in "+strconv.Itoa(n.StartWithin)+" days (rule validity_days.start_within)")
+	}
+	starts := from
+	if now.After(from) {
+		starts = now
+	}
+	if until.Before(starts.AddDate(0, 0, n.ValidityMinimum).Add(-clocks)) {
+		out = append(out, "it would run until "+o.ValidUntil+", less than "+strconv.Itoa(n.ValidityMinimum)+" days (rule validity_days.minimum)")
+	}
+	if n.ValidityMaximum != 0 && until.After(from.AddDate(0, 0, n.ValidityMaximum)) {
+		out = append(out, "it would run until "+o.ValidUntil+", more than "+strconv.Itoa(n.ValidityMaximum)+" days (rule validity_days.maximum)")
 	}
 	return out
 }

@@ -26,6 +26,7 @@ const (
 	CodeOfferExpired    = "OFFER_EXPIRED"
 	CodeSchemaChanged   = "SCHEMA_CHANGED" // an offer is about another schema than the published one
 	CodeNeedsNotMet     = "NEEDS_NOT_MET"
+	CodeDeclined        = "DECLINED"       // whoever decides does not want to, for reasons of its own
 	CodeDeciderFailed   = "DECIDER_FAILED" // a draft cannot be turned into an offer
 	defaultMaxOffers    = 5
 	defaultRetention    = 90
