@@ -26,6 +26,7 @@ type negotiator struct {
 var taskStates = map[negotiation.Phase]a2a.State{
 	negotiation.PhaseMeta:       a2a.InputRequired,
 	negotiation.PhaseAsking:     a2a.InputRequired,
+	negotiation.PhaseDeciding:   a2a.Working,
 	negotiation.PhaseOffered:    a2a.InputRequired,
 	negotiation.PhaseAccepted:   a2a.InputRequired,
 	negotiation.PhaseActivating: a2a.Working,

@@ -110,6 +110,13 @@ func story() []Entry {
 		{Type: TrustChanged, Data: TrustChange{Action: "deny", Pattern: "*.evil.test"}},
 		{Type: KeyRotated, Data: Rotation{Role: "kex", KeyID: vendor + "#kex-new", Previous: []string{vendor + "#kex-old"}, Until: "2026-12-07T12:00:00Z", Hash: digest}},
 		{Type: KeyRetired, Data: Retirement{Role: "kex", KeyID: vendor + "#kex-old", Hash: digest}},
+		under(ModelAsked, Question{Model: "m-1", Attempt: 2, PromptDigest: digest}),
+		under(ModelAnswered, ModelAnswer{Model: "m-1", Attempt: 1, PromptDigest: digest, PromptTokens: 700, CompletionTokens: 55, Error: "no answer: \x1b[2J"}),
+		under(ModelAnswered, ModelAnswer{Model: "m-1", Attempt: 2, PromptDigest: digest, AnswerDigest: digest, PromptTokens: 740, CompletionTokens: 60}),
+		under(ModelNarrowed, Narrowing{Removed: []Removal{
+			{What: "column", Asked: "customer_email", Rule: "never", Why: "columns of class pii never leave"},
+			{What: "retentionDays", Asked: "3650", Offered: "90", Rule: "limits", Why: "beyond the policy"},
+		}}),
 		{Type: KeyConfirmed, Peer: "did:wba:data.vendorcorp.test", Data: KeyConfirmation{DID: "did:wba:data.vendorcorp.test", Hash: digest}},
 		with(NoticeSent, Notice{ID: "ntc_1", Kind: "successor"}),
 		with(NoticeReceived, NoticeReply{Kind: "successor", OK: true}),

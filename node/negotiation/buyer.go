@@ -15,8 +15,8 @@ import (
 	"github.com/treaty-node/treaty/node/negotiation/message"
 )
 
-// Propose asks for a scope; the first time, or again instead of the standing offer.
-func (s Session) Propose(ask contract.Scope, rationale string) (Session, Effects, error) {
+// Propose asks for a scope; the first time, or again instead of the standing offer. need is which of the needs it comes from.
+func (s Session) Propose(ask contract.Scope, need int, rationale string) (Session, Effects, error) {
 	var fx Effects
 	intent := message.Propose
 	if s.Phase == PhaseOffered {
@@ -27,7 +27,7 @@ func (s Session) Propose(ask contract.Scope, rationale string) (Session, Effects
 	if err != nil {
 		return s, fx, err
 	}
-	s.Ask, s.Asks = &ask, s.Asks+1
+	s.Ask, s.Asks, s.Need = &ask, s.Asks+1, need
 	fx.Reply = d
 	fx.log(&s, ledger.ProposalSent, proposal(&ask, rationale))
 	return s, fx, nil

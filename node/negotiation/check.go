@@ -32,9 +32,9 @@ func (s *Service) check(ctx context.Context, in *inbound, stored bool, ses Sessi
 	x := s.expect(env, ses, now)
 	in.inOrder = env.Seq == x.Seq && env.Prev.Equal(x.Prev)
 	err := env.Check(x)
-	if err == nil && ses.Role == message.Buyer && ses.peerSpokeLast() {
+	if err == nil && ses.peerSpokeLast() {
 		in.inOrder = false
-		err = refuse(envelope.CodeOutOfTurn, "it is the buyer's turn")
+		err = refuse(envelope.CodeOutOfTurn, "it is the %s's turn", ses.Role)
 	}
 	onlyWithdraw := false
 	switch {
@@ -305,7 +305,7 @@ func (s *Service) settle(ctx context.Context, tx store.Tx, ses Session, in *inbo
 	if err := tx.PutEnvelope(in.record(ses, now)); err != nil {
 		return nil, err
 	}
-	if err := tx.PutEnvelope(outgoing(ses, env, opened, in, now)); err != nil {
+	if err := tx.PutEnvelope(outgoing(ses, env, opened, in, canon.Digest{}, now)); err != nil {
 		return nil, err
 	}
 	return env.Raw(), appendAll(tx, []ledger.Entry{refusalEntry(ses.Peer, in.env, &envelope.Refusal{Code: envelope.CodeConversationEnded, Reason: reason})})

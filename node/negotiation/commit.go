@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
@@ -22,7 +23,7 @@ import (
 func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbound, outcome policy.Outcome, now time.Time) (Session, Effects, error) {
 	next := ses.received(in.env.Seq, in.env.Digest())
 	if in.env.Type == envelope.TypeMetaproto {
-		next, fx, err := next.Round(in.opened.Body, in.env.KeyID(), s.cfg.Meta(), now)
+		next, fx, err := next.Round(in.opened.Body, in.env.KeyID(), in.read, s.cfg.Meta(), now)
 		if err == nil && ses.Seq == 0 {
 			fx.Events = append(s.introduction(in, now), fx.Events...)
 		}
@@ -66,6 +67,10 @@ func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbou
 	}
 	if outcome.Rejected() {
 		return next.Rejected(outcome.Code, outcome.Reason, fx)
+	}
+	if s.cfg.Drafter != nil {
+		next, fx = next.Deciding(fx)
+		return next, fx, nil
 	}
 	return next.Offered(outcome.Offer, "", fx)
 }
@@ -125,7 +130,7 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 				return next, nil, err
 			}
 		}
-		if err := tx.PutEnvelope(outgoing(next, env, opened, in, now)); err != nil {
+		if err := tx.PutEnvelope(outgoing(next, env, opened, in, fx.Answers, now)); err != nil {
 			return next, nil, err
 		}
 		reply = env.Raw()
@@ -149,14 +154,18 @@ func (in *inbound) record(ses Session, now time.Time) store.EnvelopeRecord {
 	}
 }
 
-// outgoing is how a message of ours is kept: a vendor's as the answer to in.
-func outgoing(ses Session, env *envelope.Envelope, opened envelope.Opened, in *inbound, now time.Time) store.EnvelopeRecord {
+// outgoing is how a message of ours is kept: a vendor's as the answer to in, or to an earlier message.
+func outgoing(ses Session, env *envelope.Envelope, opened envelope.Opened, in *inbound, answers canon.Digest, now time.Time) store.EnvelopeRecord {
 	rec := store.EnvelopeRecord{
 		Digest: env.Digest(), Own: ses.Self.String(), Peer: ses.Peer.String(), ContextID: ses.ContextID, Seq: env.Seq, Direction: store.Out,
 		Bytes: env.Raw(), Created: now, Plaintext: opened.Body, Salt: opened.Salt[:],
 	}
-	if in != nil && ses.Role == message.Vendor {
+	switch {
+	case ses.Role != message.Vendor:
+	case in != nil:
 		rec.ReplyTo = in.env.Digest()
+	default:
+		rec.ReplyTo = answers
 	}
 	return rec
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
-	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
@@ -150,10 +149,13 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 		case errors.Is(err, errInternal):
 			return err
 		}
-		// A transport fault, a peer that cannot answer now, or an answer that is none: nobody decided anything.
+		// A transport fault, a decider that is busy, a peer that cannot answer now, or an answer that is none: nobody decided anything.
 		what := "counterparty does not answer"
 		if errors.Is(err, did.ErrSignerUnavailable) {
 			what = "this node cannot sign"
+		}
+		if errors.Is(err, ErrNotNow) {
+			what = "the decider cannot be asked now"
 		}
 		s.cfg.Log.Warn(what, "peer", ses.Peer.String(), "contextId", contextID, "err", err, "retry_in", wait)
 		if err := s.cfg.Sleep(ctx, wait); err != nil {
@@ -169,7 +171,7 @@ var (
 )
 
 func internal(err error) error {
-	if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, did.ErrSignerUnavailable) {
+	if err == nil || errors.Is(err, store.ErrConflict) || errors.Is(err, did.ErrSignerUnavailable) || errors.Is(err, ErrNotNow) {
 		return err // worth another try
 	}
 	return fmt.Errorf("negotiation: %w: %w", errInternal, err)
@@ -294,7 +296,7 @@ func (s *Service) next(ctx context.Context, route Route, conv store.Conversation
 	if unusable := s.usable(ses, now); unusable != nil {
 		next, fx, err = ses.Reject(string(envelope.CodeOf(unusable)), unusable.Error())
 	} else {
-		next, fx, err = s.decideNext(route, needs, ses, now)
+		next, fx, err = s.decideNext(ctx, route, needs, ses, now)
 	}
 	if err != nil {
 		return internal(err)
@@ -314,7 +316,7 @@ func (s *Service) next(ctx context.Context, route Route, conv store.Conversation
 }
 
 // decideNext is the buyer's decision.
-func (s *Service) decideNext(route Route, needs *policy.Needs, ses Session, now time.Time) (Session, Effects, error) {
+func (s *Service) decideNext(ctx context.Context, route Route, needs *policy.Needs, ses Session, now time.Time) (Session, Effects, error) {
 	switch ses.Phase {
 	case PhaseAsking:
 		ask, ok := needs.Ask(ses.Asks)
@@ -324,26 +326,10 @@ func (s *Service) decideNext(route Route, needs *policy.Needs, ses Session, now 
 		if unfit := needs.Check(ses.Asks, route.Schema(ask.Dataset)); unfit != nil {
 			return ses.Reject(policy.CodeNeedsNotMet, unfit.Error())
 		}
-		return ses.Propose(ask, needs.Rationale)
+		return ses.Propose(ask, ses.Asks, needs.Rationale)
 	case PhaseOffered:
-		var schema canon.Digest
-		if published := route.Schema(ses.Ask.Dataset); published != nil {
-			var err error
-			if schema, err = published.Digest(); err != nil {
-				return ses, Effects{}, err
-			}
-		}
-		r := needs.DecideOffer(policy.Received{Offer: ses.Offer, Ask: *ses.Ask, Asks: ses.Asks, Schema: schema, Now: now})
-		switch r.Action {
-		case policy.Accept:
-			return ses.Accept("")
-		case policy.Counter:
-			return ses.Propose(*r.Scope, r.Reason)
-		case policy.Reject:
-			return ses.Reject(r.Code, r.Reason)
-		}
-		return ses.Reject(policy.CodeNeedsNotMet, "there was no decision")
-	case PhaseMeta, PhaseAccepted, PhaseActivating, PhaseInForce, PhaseRejected, PhaseWithdrawn, PhaseExpired, PhaseFailed:
+		return s.decideOffer(ctx, route.Schema(ses.Ask.Dataset), needs, ses, now)
+	case PhaseMeta, PhaseDeciding, PhaseAccepted, PhaseActivating, PhaseInForce, PhaseRejected, PhaseWithdrawn, PhaseExpired, PhaseFailed:
 	}
 	return ses, Effects{}, fmt.Errorf("nothing to send in phase %s", ses.Phase)
 }
@@ -441,7 +427,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	})
 }
 
-var openPhases = []Phase{PhaseMeta, PhaseAsking, PhaseOffered, PhaseAccepted, PhaseActivating}
+var openPhases = []Phase{PhaseMeta, PhaseAsking, PhaseDeciding, PhaseOffered, PhaseAccepted, PhaseActivating}
 
 // each calls f for every conversation of a role that has not ended, outside of a transaction. The store lists only so many at a
 // time, those that have waited longest: however many a peer keeps opening, it is the others' turn.

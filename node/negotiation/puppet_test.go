@@ -138,7 +138,7 @@ func (p *puppet) agree() *puppet {
 	raw := p.opening()
 	for p.ses.Agreement() == nil {
 		o := p.say(raw)
-		next, fx, err := p.ses.Round(o.Body, p.w.vendor.binding.KeyID(), metaproto.DefaultPolicy(), p.w.Now())
+		next, fx, err := p.ses.Round(o.Body, p.w.vendor.binding.KeyID(), nil, metaproto.DefaultPolicy(), p.w.Now())
 		fatal(p.tb, err)
 		if p.ses = next; fx.Reply != nil {
 			raw = p.sign(p.next(envelope.TypeMetaproto, fx.Reply.Body), p.me.binding)

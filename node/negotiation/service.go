@@ -62,10 +62,12 @@ type Connector interface {
 
 // Ask is a proposal to be decided by the vendor.
 type Ask struct {
-	Peer    did.DID
-	Scope   contract.Scope
-	Version int // of the contract schema that was agreed on; 0 counts as 1
-	Offers  int // made so far in this conversation
+	Peer      did.DID
+	ContextID string
+	Scope     contract.Scope
+	Version   int    // of the contract schema that was agreed on; 0 counts as 1
+	Offers    int    // made so far in this conversation
+	Rationale string // the peer's text: for who reads texts
 }
 
 // Decider is the vendor's side of a negotiation. Whatever it is, code has narrowed what it returns.
@@ -73,8 +75,8 @@ type Decider interface {
 	Decide(ctx context.Context, ask Ask, now time.Time) (policy.Outcome, error)
 }
 
-// Config sets up a Service. All fields are needed except Decider (no dataset on offer), Connector (never a buyer), MaxOpen, PerHour,
-// Sleep and Log.
+// Config sets up a Service. All fields are needed except Decider (no dataset on offer), Drafter and Adviser (code decides alone),
+// Reader (texts are not read), Connector (never a buyer), MaxOpen, PerHour, Sleep and Log.
 type Config struct {
 	Keys      func() Keys
 	Store     store.Store
@@ -82,6 +84,11 @@ type Config struct {
 	Contracts func(did.DID) error // trust policy: may it contract?
 	Meta      func() metaproto.Policy
 	Decider   Decider
+	Drafter   Drafter // needs a Decider that is a Narrower
+	Adviser   Adviser
+	Reader    Reader
+	// Later is told of each conversation that waits for [Service.Conclude]; it must not wait for it.
+	Later     func(contextID string)
 	Connector Connector
 	Now       func() time.Time
 	Skew      time.Duration
@@ -151,6 +158,8 @@ type inbound struct {
 	opened envelope.Opened
 	body   *message.Body
 	step   *message.Step
+
+	read []metaproto.Candidate // what the text of a round without candidates was taken to mean
 
 	inOrder bool    // the signed message is the next one of its conversation, whatever else is wrong with it
 	ending  *ending // it is a proof that can only be answered with a signed rejection
@@ -284,6 +293,7 @@ func (s *Service) receive(ctx context.Context, in *inbound, f found) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
+	in.read = s.interpret(ctx, in, &ses)
 	var res Result
 	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
 		// Everything that depends on the time, and the place in the log, is the transaction's own.
@@ -318,11 +328,15 @@ func (s *Service) receive(ctx context.Context, in *inbound, f found) (Result, er
 	if res.Artifact {
 		crashpoint.Hit(crashpoint.ContractActivated)
 	}
+	if res.Phase == PhaseDeciding && s.cfg.Later != nil {
+		s.cfg.Later(res.ContextID)
+	}
 	return res, nil
 }
 
-// decide asks the decider about a proposal. It may be slow; it runs before the transaction, on a state that the
-// compare-and-swap protects, and not for a proposal that will not be answered with an offer anyway.
+// decide asks the decider about a proposal. It runs before the transaction, on a state that the compare-and-swap protects, and
+// not for a proposal that will not be answered with an offer anyway. Where there is a drafter, what the decider would offer is
+// the most that can come of it.
 func (s *Service) decide(ctx context.Context, in *inbound, ses *Session, now time.Time) (policy.Outcome, error) {
 	if in.body == nil || in.body.Scope == nil || ses.Role != message.Vendor || !ses.mayAsk() {
 		return policy.Outcome{}, nil
@@ -331,18 +345,31 @@ func (s *Service) decide(ctx context.Context, in *inbound, ses *Session, now tim
 		return policy.Outcome{}, refuse(envelope.CodeUnknownDataset, "this node offers no dataset")
 	}
 	version, _ := ses.ContractVersion()
-	outcome, err := s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, Scope: *in.body.Scope, Version: version, Offers: ses.Offers}, now)
-	switch code := envelope.Code(outcome.Code); {
-	case err != nil:
+	outcome, err := s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, ContextID: ses.ContextID, Scope: *in.body.Scope, Version: version, Offers: ses.Offers, Rationale: in.body.Rationale}, now)
+	if err != nil {
 		return outcome, err
-	case !outcome.Rejected() && !outcome.Offer.Scope.Within(in.body.Scope):
-		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "what would be offered is not within what was asked"}, nil
-	case outcome.Rejected() && (code == envelope.CodeUnknownColumn || code == envelope.CodeUnknownDataset):
+	}
+	outcome = sound(outcome, in.body.Scope)
+	if code := envelope.Code(outcome.Code); outcome.Rejected() && (code == envelope.CodeUnknownColumn || code == envelope.CodeUnknownDataset) {
 		return outcome, refuse(code, "%s", outcome.Reason)
-	case outcome.Rejected() && (outcome.Code == "" || outcome.Reason == ""):
-		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "there was no decision"}, nil
+	}
+	if s.cfg.Drafter != nil && !outcome.Rejected() {
+		if err := s.cfg.Drafter.Admit(ses.Peer, now); err != nil {
+			return outcome, refuse(envelope.CodeUnavailable, "too much is to be decided at the moment; propose again later")
+		}
 	}
 	return outcome, nil
+}
+
+// sound holds what a decider says to what was asked; no decision is a rejection.
+func sound(o policy.Outcome, ask *contract.Scope) policy.Outcome {
+	switch {
+	case !o.Rejected() && !o.Offer.Scope.Within(ask):
+		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "what would be offered is not within what was asked"}
+	case o.Rejected() && (o.Code == "" || o.Reason == ""):
+		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "there was no decision"}
+	}
+	return o
 }
 
 // admit says whether a buyer may open one more conversation: with a contextId that nobody else uses here (C9), and while it

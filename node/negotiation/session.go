@@ -25,6 +25,7 @@ type Phase string
 const (
 	PhaseMeta       Phase = "meta"                // the rounds are going on
 	PhaseAsking     Phase = "asking"              // agreed on how to talk; the buyer proposes next
+	PhaseDeciding   Phase = "deciding"            // vendor: the proposal is stored, and somebody slow is asked what to offer
 	PhaseOffered    Phase = "offered"             // the vendor's offer stands
 	PhaseAccepted   Phase = "accepted"            // the buyer accepted; buyer: waits for the draft, vendor: for the buyer's proof
 	PhaseActivating Phase = "awaiting_activation" // buyer: its proof is out; the vendor activates or not
@@ -40,7 +41,7 @@ func (p Phase) Terminal() bool {
 	switch p {
 	case PhaseInForce, PhaseRejected, PhaseWithdrawn, PhaseExpired, PhaseFailed:
 		return true
-	case PhaseMeta, PhaseAsking, PhaseOffered, PhaseAccepted, PhaseActivating:
+	case PhaseMeta, PhaseAsking, PhaseDeciding, PhaseOffered, PhaseAccepted, PhaseActivating:
 	}
 	return false
 }
@@ -66,6 +67,7 @@ type Session struct {
 	Ask        *contract.Scope    `json:"ask,omitempty"`
 	Asks       int                `json:"asks"`
 	Needs      string             `json:"needs,omitempty"` // buyer: the needs file, so that a restart decides alike
+	Need       int                `json:"need,omitempty"`  // buyer: which of its needs the last ask comes from
 	Offer      *contract.Offer    `json:"offer,omitempty"`
 	Offers     int                `json:"offers"`
 	Contract   *contract.Contract `json:"contract,omitempty"`
@@ -93,8 +95,10 @@ type Draft struct {
 type Effects struct {
 	Events []ledger.Entry
 	Reply  *Draft
-	Aside  bool // Reply is said out of turn, and does not become the message that the conversation waits on
-	Record *store.ContractRecord
+	// Answers is the message that Reply answers when it came in an earlier step.
+	Answers canon.Digest
+	Aside   bool // Reply is said out of turn, and does not become the message that the conversation waits on
+	Record  *store.ContractRecord
 }
 
 func (e *Effects) log(s *Session, kind string, data any) {
@@ -242,8 +246,9 @@ func (s Session) sendRound(m *metaproto.Message, fx Effects) (Session, Effects, 
 	return s, fx, nil
 }
 
-// Round takes the peer's meta-protocol message: signed by kid, verified, in order.
-func (s Session) Round(body []byte, kid string, p metaproto.Policy, now time.Time) (Session, Effects, error) {
+// Round takes the peer's meta-protocol message: signed by kid, verified, in order. read is what its text was taken to mean, if
+// anybody read it.
+func (s Session) Round(body []byte, kid string, read []metaproto.Candidate, p metaproto.Policy, now time.Time) (Session, Effects, error) {
 	var fx Effects
 	if s.Phase != PhaseMeta {
 		return s, fx, refuse(envelope.CodeUnexpectedType, "the rounds have ended; this conversation is in phase %s", s.Phase)
@@ -256,7 +261,7 @@ func (s Session) Round(body []byte, kid string, p metaproto.Policy, now time.Tim
 		// An exact repetition is answered from the record before it comes here; in a new envelope it would make the rounds endless.
 		return s, fx, refuse(envelope.CodeReplayed, "this round was made already")
 	}
-	meta, reply, err := metaproto.Step(s.Meta, metaproto.Receive{Message: m, SignerKID: kid}, p, now)
+	meta, reply, err := metaproto.Step(s.Meta, metaproto.Interpreted{Receive: metaproto.Receive{Message: m, SignerKID: kid}, Read: read}, p, now)
 	switch {
 	case errors.Is(err, metaproto.ErrOutOfOrder):
 		return s, fx, refuse(envelope.CodeOutOfOrder, "meta-protocol: %v", err)
@@ -469,19 +474,23 @@ func proposal(sc *contract.Scope, rationale string) ledger.Proposal {
 }
 
 func offerEvent(o *contract.Offer, digest canon.Digest) ledger.Offer {
-	n := fitting(len(o.Removed), maxLoggedRemoved, func(i int) int {
-		r := &o.Removed[i]
+	return ledger.Offer{
+		Digest: digest, Columns: loggedColumns(o.Columns), Operations: o.Operations, RetentionDays: o.RetentionDays, MinGroupSize: o.MinGroupSize,
+		CallBudget: o.CallBudget, ExpiresAt: o.ExpiresAt, Removed: loggedRemovals(o.Removed),
+	}
+}
+
+func loggedRemovals(all []contract.Removal) []ledger.Removal {
+	n := fitting(len(all), maxLoggedRemoved, func(i int) int {
+		r := &all[i]
 		return len(`{"asked":"","offered":"","rule":"","what":"","why":""},`) + len(r.What) + len(r.Asked) + len(r.Offered) + len(r.Rule) + len(r.Why)
 	})
 	removed := make([]ledger.Removal, 0, n+1)
-	for _, r := range o.Removed[:n] {
+	for _, r := range all[:n] {
 		removed = append(removed, ledger.Removal(r))
 	}
-	if more := len(o.Removed) - n; more > 0 {
-		removed = append(removed, ledger.Removal{What: "more", Why: fmt.Sprintf("%d more differences are in the offer", more)})
+	if more := len(all) - n; more > 0 {
+		removed = append(removed, ledger.Removal{What: "more", Why: fmt.Sprintf("%d more differences are not shown here", more)})
 	}
-	return ledger.Offer{
-		Digest: digest, Columns: loggedColumns(o.Columns), Operations: o.Operations, RetentionDays: o.RetentionDays, MinGroupSize: o.MinGroupSize,
-		CallBudget: o.CallBudget, ExpiresAt: o.ExpiresAt, Removed: removed,
-	}
+	return removed
 }

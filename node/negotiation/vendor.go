@@ -46,6 +46,12 @@ func (s Session) Offered(o *contract.Offer, rationale string, fx Effects) (Sessi
 	return s, fx, nil
 }
 
+// Deciding leaves the proposal to somebody slow: there is no answer yet, and the peer's next word is a withdrawal or none.
+func (s Session) Deciding(fx Effects) (Session, Effects) {
+	s.Phase = PhaseDeciding
+	return s, fx
+}
+
 // Rejected answers the buyer's message with the end of the conversation.
 func (s Session) Rejected(code, reason string, fx Effects) (Session, Effects, error) {
 	return s.decline(PhaseRejected, code, reason, fx)
