@@ -223,7 +223,7 @@ func needsKeys(t *testing.T) []string {
 	top := knownKeys(t, parse, "x: 1\n")
 	below := map[string]string{
 		"columns": "columns: {x: 1}\n", "operations": "operations: {x: 1}\n", "retention_days": "retention_days: {x: 1}\n",
-		"call_budget": "call_budget: {x: 1}\n", "row_filter": "row_filter: [{x: 1}]\n",
+		"call_budget": "call_budget: {x: 1}\n", "row_filter": "row_filter: [{x: 1}]\n", "validity_days": "validity_days: {x: 1}\n",
 	}
 	keys := slices.Clone(top)
 	for _, k := range slices.Sorted(maps.Keys(below)) {
@@ -238,8 +238,8 @@ func needsKeys(t *testing.T) []string {
 			keys = append(keys, k+dot+s)
 		}
 	}
-	// These two are nothing but their parts.
-	return slices.DeleteFunc(keys, func(k string) bool { return k == "retention_days" || k == "call_budget" })
+	// These are nothing but their parts.
+	return slices.DeleteFunc(keys, func(k string) bool { return k == "retention_days" || k == "call_budget" || k == "validity_days" })
 }
 
 // A ceiling that names a dataset or column which is not there protects nothing; the sample's must be right.
