@@ -194,18 +194,20 @@ func (s *Service) drafted(ctx context.Context, ask Ask) (policy.Outcome, error) 
 	if err != nil || most.Rejected() {
 		return most, err
 	}
-	draft, err := s.cfg.Drafter.Draft(ctx, ask, most.Offer)
+	wish, err := s.cfg.Drafter.Draft(ctx, ask, most.Offer)
 	if err != nil {
 		return policy.Outcome{}, err
 	}
-	if draft.Declined {
+	if wish.Declined {
 		return policy.Outcome{Code: policy.CodeDeclined, Reason: "the vendor does not want to offer this"}, nil
 	}
 	if most, err = s.most(ctx, ask); err != nil || most.Rejected() {
 		return most, err
 	}
-	draft.Scope.Dataset, draft.Scope.Purpose, draft.Scope.RowFilter = ask.Scope.Dataset, ask.Scope.Purpose, ask.Scope.RowFilter
-	outcome := sound(narrower.Narrow(ask, draft.Scope, s.cfg.Now()), &ask.Scope)
+	draft, w := ask.Scope.Clone(), &wish.Scope
+	draft.Columns, draft.Operations = w.Columns, w.Operations
+	draft.RetentionDays, draft.MinGroupSize, draft.CallBudget = w.RetentionDays, w.MinGroupSize, w.CallBudget
+	outcome := sound(narrower.Narrow(ask, draft, s.cfg.Now()), &ask.Scope)
 	if !outcome.Rejected() && !outcome.Offer.Scope.Within(&most.Offer.Scope) {
 		return policy.Outcome{Code: policy.CodeDeciderFailed, Reason: "what would be offered is more than policy offers"}, nil
 	}
