@@ -230,7 +230,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	gateway, err := a2a.Handler(a2a.Config{
+	gateway, err := a2a.New(a2a.Config{
 		Negotiator: negotiator{n.nego, n.notices, n.db, n.self()}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
 		Describe: func(context.Context) (a2a.Answer, error) { return answer, nil },
 	})

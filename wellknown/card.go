@@ -27,10 +27,12 @@ const (
 	BindingJSONRPC  = "JSONRPC"
 	BindingHTTPJSON = "HTTP+JSON"
 
-	// PathDID, PathAgentCard and PathDescriptions are fixed by the specifications; PathJSONRPC and PathHTTPJSON are ours.
+	// PathDID, PathAgentCard and PathDescriptions are fixed by the specifications, PathLegacyCard by those of A2A before 0.3;
+	// PathJSONRPC and PathHTTPJSON are ours.
 	PathDID          = "/.well-known/did.json"
 	PathAgentCard    = "/.well-known/agent-card.json"
 	PathDescriptions = "/.well-known/agent-descriptions"
+	PathLegacyCard   = "/.well-known/agent.json"
 	PathJSONRPC      = "/a2a"
 	PathHTTPJSON     = "/a2a/v1"
 )

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"sort"
 	"time"
 
@@ -26,6 +27,8 @@ type CardSpec struct {
 	Schemas                       []Schema
 	DataPlane                     *DataPlane // optional; needs DID, URL and tools
 	Skills                        []Skill    // nil: what every node can do
+	MoreSkills                    []Skill    // beside those
+	Push, Extended                bool       // optional parts of A2A that the node supports
 }
 
 // BuildCard makes and signs the agent card. The result is canonical JSON and is to be served as it is.
@@ -47,6 +50,7 @@ func BuildCard(ctx context.Context, spec CardSpec, s did.Signer) ([]byte, error)
 	if spec.Skills == nil {
 		spec.Skills = defaultSkills(len(spec.Schemas) > 0)
 	}
+	spec.Skills = append(slices.Clip(spec.Skills), spec.MoreSkills...)
 	if spec.DataPlane != nil && spec.DataPlane.Protocol == "" {
 		plane := *spec.DataPlane
 		plane.Protocol = "MCP"
@@ -64,7 +68,7 @@ func BuildCard(ctx context.Context, spec CardSpec, s did.Signer) ([]byte, error)
 			{URL: spec.Origin + PathJSONRPC, ProtocolBinding: BindingJSONRPC, ProtocolVersion: A2AVersion},
 			{URL: spec.Origin + PathHTTPJSON, ProtocolBinding: BindingHTTPJSON, ProtocolVersion: A2AVersion},
 		},
-		Capabilities: Capabilities{Streaming: true, Extensions: []Extension{{
+		Capabilities: Capabilities{Streaming: true, PushNotifications: spec.Push, ExtendedAgentCard: spec.Extended, Extensions: []Extension{{
 			URI:         ExtensionURI,
 			Description: "Negotiates data contracts in signed and sealed envelopes. Plain questions do not need it.",
 			Params:      params,

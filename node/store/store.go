@@ -27,6 +27,7 @@
 //	Log            Append Events FindEvents Head
 //	Settings       GetSetting PutSetting
 //	Tasks          PutTask GetTask ListTasks
+//	Pushes         PutPush GetPush ListPushes DeletePush DuePushes MarkPush
 //	Equivocations  PutEquivocation ListEquivocations
 //	Successions    PutSuccession OverruleSuccession GetSuccession Lineage
 //	Notices        PutNotice GetNotice ListNotices DeleteNoticesBefore KnowsPeer
@@ -52,6 +53,8 @@ var (
 	ErrBudget = errors.New("store: budget exhausted")
 	// ErrFull: the disk, or the space allowed to the store, is full. Nothing of the transaction was written.
 	ErrFull = errors.New("store: no space left")
+	// ErrTooMany: there are as many as are kept.
+	ErrTooMany = errors.New("store: too many")
 	// ErrReadOnly: a write inside View.
 	ErrReadOnly = errors.New("store: read-only transaction")
 	// ErrCorrupt: what the store holds is not what it wrote.
@@ -80,6 +83,7 @@ type Tx interface {
 	Log
 	Settings
 	Tasks
+	Pushes
 	Equivocations
 	Successions
 	Notices
@@ -299,6 +303,39 @@ type Tasks interface {
 	GetTask(owner, id string) (Task, error)
 	// ListTasks is ordered by last update, newest first.
 	ListTasks(f TaskFilter) ([]Task, error)
+}
+
+// Push is where a caller wants to be told what becomes of one of its tasks.
+type Push struct {
+	Owner, TaskID, ID string // Owner is the DID of the caller
+	Bytes             []byte // A2A's push notification configuration. It may hold a secret that the owner chose for its own server
+	Told              string // which state of the task the owner was told last, in the words of who tells; "" for none
+	Failed            int    // attempts in a row that did not reach the owner's server
+	Due               time.Time
+	Created           time.Time
+}
+
+// How many are kept. Who may subscribe must not decide how much this node sends.
+const (
+	MaxPushesOfTask  = 4
+	MaxPushesOfOwner = 64
+	MaxPushes        = 1024
+)
+
+// Pushes keeps such wishes. Another owner's does not exist.
+type Pushes interface {
+	// PutPush adds p or replaces the one of the same owner, task and id. ErrTooMany when there would be more than MaxPushesOfTask,
+	// MaxPushesOfOwner or MaxPushes.
+	PutPush(p Push) error
+	GetPush(owner, taskID, id string) (Push, error)
+	// ListPushes is ordered by id.
+	ListPushes(owner, taskID string) ([]Push, error)
+	// DeletePush is no error when there is none.
+	DeletePush(owner, taskID, id string) error
+	// DuePushes returns those whose Due is not after t, longest due first.
+	DuePushes(t time.Time, limit int) ([]Push, error)
+	// MarkPush sets Told, Failed and Due of a push that still has these Bytes; ErrNotFound when it is gone or another.
+	MarkPush(p Push) error
 }
 
 // Equivocation is proof that a peer signed two different envelopes with one sequence number.

@@ -4,7 +4,9 @@ package a2a
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync/atomic"
@@ -44,8 +46,23 @@ func (g *gateway) SendMessage(ctx context.Context, req *sdk.SendMessageRequest) 
 	if err != nil {
 		return nil, g.toPeer(ctx, err)
 	}
+	var push *sdk.PushConfig
+	if req.Config != nil {
+		push, req.Config.PushConfig = req.Config.PushConfig, nil // ours to keep, not the library's
+	}
+	if push != nil { // before anything happens for which the caller would not be told
+		if _, err = g.owner(ctx); err == nil {
+			err = g.cfg.Push.checkPush(push)
+		}
+		if err != nil {
+			return nil, g.toPeer(ctx, err)
+		}
+	}
 	if bytes != nil {
 		task, err := g.receive(ctx, c, bytes)
+		if err == nil {
+			err = g.pushAfter(ctx, push, task)
+		}
 		if err != nil {
 			return nil, g.toPeer(ctx, err)
 		}
@@ -56,6 +73,9 @@ func (g *gateway) SendMessage(ctx context.Context, req *sdk.SendMessageRequest) 
 	}
 	result, err := g.plain.SendMessage(ctx, req)
 	if err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	if err := g.pushAfter(ctx, push, result); err != nil {
 		return nil, g.toPeer(ctx, err)
 	}
 	if task, ok := result.(*sdk.Task); ok && req.Config != nil {
@@ -186,36 +206,26 @@ func (g *gateway) CancelTask(ctx context.Context, req *sdk.CancelTaskRequest) (*
 	return task, g.toPeer(ctx, err)
 }
 
-// The operations that the agent card does not offer.
-
-// GetTaskPushConfig implements a2asrv.RequestHandler.
-func (g *gateway) GetTaskPushConfig(ctx context.Context, _ *sdk.GetTaskPushConfigRequest) (*sdk.PushConfig, error) {
-	begin(ctx)
-	return nil, g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
-}
-
-// ListTaskPushConfigs implements a2asrv.RequestHandler.
-func (g *gateway) ListTaskPushConfigs(ctx context.Context, _ *sdk.ListTaskPushConfigRequest) (*sdk.ListTaskPushConfigResponse, error) {
-	begin(ctx)
-	return nil, g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
-}
-
-// CreateTaskPushConfig implements a2asrv.RequestHandler.
-func (g *gateway) CreateTaskPushConfig(ctx context.Context, _ *sdk.PushConfig) (*sdk.PushConfig, error) {
-	begin(ctx)
-	return nil, g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
-}
-
-// DeleteTaskPushConfig implements a2asrv.RequestHandler.
-func (g *gateway) DeleteTaskPushConfig(ctx context.Context, _ *sdk.DeleteTaskPushConfigRequest) error {
-	begin(ctx)
-	return g.toPeer(ctx, sdk.ErrPushNotificationNotSupported)
-}
-
 // GetExtendedAgentCard implements a2asrv.RequestHandler.
 func (g *gateway) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard, error) {
 	begin(ctx)
-	return nil, g.toPeer(ctx, sdk.ErrUnsupportedOperation)
+	if g.cfg.Extended == nil {
+		return nil, g.toPeer(ctx, sdk.ErrUnsupportedOperation)
+	}
+	caller, ok := httpsig.CallerFrom(ctx)
+	if !ok {
+		return nil, g.toPeer(ctx, errNoCaller)
+	}
+	raw, err := g.cfg.Extended(ctx, caller.DID)
+	if err != nil {
+		return nil, g.toPeer(ctx, err)
+	}
+	// The library encodes it again. A card's signature is over its canonical form, which survives that.
+	card := new(sdk.AgentCard)
+	if err := json.Unmarshal(raw, card); err != nil {
+		return nil, g.toPeer(ctx, fmt.Errorf("extended agent card: %w", err))
+	}
+	return card, nil
 }
 
 // classify checks a message's form and returns its envelope, nil when it is a plain question.
@@ -235,8 +245,6 @@ func classify(c *call, req *sdk.SendMessageRequest) ([]byte, error) {
 		return nil, refuse(sdk.ErrInvalidParams, "message.parts is required, at most 32 parts")
 	case req.Config != nil && req.Config.HistoryLength != nil && *req.Config.HistoryLength < 0:
 		return nil, refuse(sdk.ErrInvalidParams, "configuration.historyLength must not be negative")
-	case req.Config != nil && req.Config.PushConfig != nil:
-		return nil, sdk.ErrPushNotificationNotSupported
 	}
 	named := slices.Contains(m.Extensions, wellknown.ExtensionURI)
 	bytes, err := envelopeIn(m.Parts)

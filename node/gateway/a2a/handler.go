@@ -15,6 +15,7 @@ import (
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 	sdklog "github.com/a2aproject/a2a-go/v2/log"
 
@@ -38,15 +39,16 @@ func callFrom(ctx context.Context) *call {
 	return &call{}
 }
 
-// server stands before the library's two transports and holds requests to what they do not check.
-type server struct {
-	cfg       Config
-	rpc, rest http.Handler
+// Server stands before the library's transports and holds requests to what they do not check. It is safe for concurrent use.
+type Server struct {
+	cfg               Config
+	gateway           *gateway
+	rpc, rest, legacy http.Handler
 }
 
-// Handler returns the server for /a2a, /a2a/ (JSON-RPC) and /a2a/v1/… (HTTP+JSON). Mount it without stripping the path, behind
+// New returns the server for /a2a, /a2a/ (JSON-RPC) and /a2a/v1/… (HTTP+JSON). Mount it without stripping the path, behind
 // httpsig's Optional middleware. The error is that of an incomplete configuration.
-func Handler(cfg Config) (http.Handler, error) {
+func New(cfg Config) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func Handler(cfg Config) (http.Handler, error) {
 }
 
 // newServer answers plain questions with the executor.
-func newServer(cfg Config, executor a2asrv.AgentExecutor) (*server, error) {
+func newServer(cfg Config, executor a2asrv.AgentExecutor) (*Server, error) {
 	tasks, err := newPlainTasks(cfg.Tasks, cfg.Now)
 	if err != nil {
 		return nil, err
@@ -71,15 +73,20 @@ func newServer(cfg Config, executor a2asrv.AgentExecutor) (*server, error) {
 		a2asrv.WithAgentInactivityTimeout(10*time.Second),
 		a2asrv.WithExecutionPanicHandler(onPanic),
 	)}
-	return &server{
-		cfg:  cfg,
-		rpc:  a2asrv.NewJSONRPCHandler(g, a2asrv.WithTransportPanicHandler(onPanic)),
-		rest: a2asrv.NewRESTHandler(g, a2asrv.WithTransportPanicHandler(onPanic)),
-	}, nil
+	s := &Server{
+		cfg:     cfg,
+		gateway: g,
+		rpc:     a2asrv.NewJSONRPCHandler(g, a2asrv.WithTransportPanicHandler(onPanic)),
+		rest:    a2asrv.NewRESTHandler(g, a2asrv.WithTransportPanicHandler(onPanic)),
+	}
+	if cfg.Legacy {
+		s.legacy = a2av0.NewJSONRPCHandler(g, a2asrv.WithTransportPanicHandler(onPanic))
+	}
+	return s, nil
 }
 
 // ServeHTTP implements http.Handler.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	binding, next, path := wellknown.BindingJSONRPC, s.rpc, r.URL.Path
 	switch {
 	case path == wellknown.PathJSONRPC || path == wellknown.PathJSONRPC+"/":
@@ -101,7 +108,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, id, status, err := s.read(r, binding)
 	if err == nil {
-		err = checkVersion(r)
+		if s.legacy != nil && binding == wellknown.BindingJSONRPC && isLegacy(r) {
+			next = s.legacy
+		} else {
+			err = checkVersion(r)
+		}
 	}
 	if err != nil {
 		writeError(w, binding, id, status, err)
@@ -138,7 +149,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // read takes the body whole and holds it to strict JSON.
-func (s *server) read(r *http.Request, binding string) (body, id []byte, status int, err error) {
+func (s *Server) read(r *http.Request, binding string) (body, id []byte, status int, err error) {
 	if r.Body != nil {
 		body, err = io.ReadAll(io.LimitReader(r.Body, int64(s.cfg.MaxBody)+1))
 		if err != nil {
@@ -184,8 +195,18 @@ func jsonContent(values []string, binding string) bool {
 	return kind == "application/json" || (kind == "application/a2a+json" && binding == wellknown.BindingHTTPJSON)
 }
 
+// isLegacy: a client of A2A 0.3 says so, or says nothing (A2A section 3.6.2).
+func isLegacy(r *http.Request) bool {
+	versions := append(r.Header.Values(sdk.SvcParamVersion), r.URL.Query()[sdk.SvcParamVersion]...)
+	if len(versions) == 0 || len(versions) == 1 && versions[0] == "" {
+		return true
+	}
+	v := strings.TrimSpace(versions[0])
+	return len(versions) == 1 && (v == LegacyVersion || strings.HasPrefix(v, LegacyVersion+".") && len(v) <= 8)
+}
+
 // checkVersion accepts 1.0 with or without a patch number, in the header or in the query (A2A section 3.6). No version means
-// 0.3, which is not spoken here.
+// 0.3, which is spoken where it is configured.
 func checkVersion(r *http.Request) error {
 	versions := r.Header.Values(sdk.SvcParamVersion)
 	if len(versions) == 0 {

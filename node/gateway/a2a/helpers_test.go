@@ -163,7 +163,7 @@ func newBenchWith(tb testing.TB, executor a2asrv.AgentExecutor, change ...func(*
 	for _, c := range change {
 		c(&b.config)
 	}
-	b.handler = must(Handler(b.config))
+	b.handler = must(New(b.config))
 	if executor != nil {
 		b.handler = must(newServer(must(b.config.withDefaults()), executor))
 	}

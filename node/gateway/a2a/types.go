@@ -92,7 +92,11 @@ type Config struct {
 	Negotiator Negotiator
 	Tasks      TaskStore
 	Describe   func(ctx context.Context) (Answer, error) // answers plain questions; see [DescribeNegotiation]
-	Now        func() time.Time
+	Push       *Push                                     // nil: push notifications are not supported
+	// Extended makes the agent card for one verified caller, signed; nil: there is none. See [wellknown.BuildCard].
+	Extended func(ctx context.Context, caller did.DID) ([]byte, error)
+	Legacy   bool // clients of A2A 0.3 may ask plain questions, over JSON-RPC
+	Now      func() time.Time
 	Logger     *slog.Logger  // nil: nothing is logged. Internal errors go here, never to the peer
 	MaxBody    int           // bytes of a request body; 0 = 1 MiB
 	Timeout    time.Duration // of one request, streams included; 0 = 60 s
@@ -122,6 +126,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
+	}
+	if p := c.Push; p != nil && (p.Store == nil || p.Client == nil || p.CheckURL == nil) {
+		return c, fmt.Errorf("a2a: Push needs Store, Client and CheckURL")
 	}
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll

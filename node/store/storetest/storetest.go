@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Identity", identity},
 		{"ClockFloor", clockFloor},
 		{"Tasks", tasks},
+		{"Pushes", pushes},
 		{"Equivocations", equivocations},
 		{"Successions", successions},
 		{"Notices", notices},
