@@ -19,6 +19,8 @@ type Compat struct {
 	LegacyHeader bool `yaml:"legacy_header,omitempty"`
 	// HighS accepts request signatures of secp256k1 keys with high S, as the Python and TypeScript SDKs make them.
 	HighS bool `yaml:"high_s,omitempty"`
+	// A2AV03 lets clients of A2A 0.3 ask plain questions over JSON-RPC, and serves the card that they read at /.well-known/agent.json.
+	A2AV03 bool `yaml:"a2a_0_3,omitempty"`
 }
 
 // optional is the middleware of an endpoint that answers strangers too.

@@ -16,6 +16,11 @@ import (
 // Talking is what negotiations talk with now.
 func (n *Node) Talking() negotiation.Keys { return n.keys() }
 
+// ExtendedCard is the agent card for one caller.
+func (n *Node) ExtendedCard(ctx context.Context, caller did.DID) ([]byte, error) {
+	return n.extendedCard(ctx, caller)
+}
+
 // RequestSigner signs the next request.
 func (n *Node) RequestSigner() did.Signer { return n.requestSigner() }
 

@@ -18,6 +18,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,7 @@ const Service = "treaty"
 const (
 	skew        = 30 * time.Second
 	sweepEvery  = 5 * time.Second
+	notifyEvery = time.Second
 	drainFor    = 5 * time.Second
 	documentAge = time.Minute // what caches are told about public documents
 	maxSocket   = 104         // bytes of a Unix socket's path that every system takes
@@ -97,6 +99,8 @@ type Node struct {
 
 	unwritable atomic.Bool          // the last attempt to write the store on our own account failed
 	described  []wellknown.Document // public documents beside the DID documents
+	cardSpec   atomic.Pointer[wellknown.CardSpec]
+	agent      *a2a.Server
 
 	driving sync.WaitGroup
 	life    context.Context //nolint:containedctx // the time the node runs: conversations outlive the request that starts them
@@ -230,9 +234,11 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	gateway, err := a2a.New(a2a.Config{
+	n.agent, err = a2a.New(a2a.Config{
 		Negotiator: negotiator{n.nego, n.notices, n.db, n.self()}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
 		Describe: func(context.Context) (a2a.Answer, error) { return answer, nil },
+		Push:     &a2a.Push{Store: n.db, Client: n.signed, CheckURL: func(u *url.URL) error { return fetch.CheckURL(u) }},
+		Extended: n.extendedCard, Legacy: n.cfg.Compat.A2AV03,
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +249,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, err := n.cfg.Compat.optional(verifier, gateway)
+	agent, err := n.cfg.Compat.optional(verifier, n.agent)
 	if err != nil {
 		return nil, err
 	}
@@ -304,6 +310,7 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 	g.Go(func() error { return n.housekeeping(gctx) })
 	g.Go(func() error { return n.keepIdentity(gctx) })
 	g.Go(func() error { return n.notices.Run(gctx) })
+	g.Go(func() error { return n.notifyTasks(gctx) })
 	g.Go(func() error {
 		<-gctx.Done()
 		n.stop()
@@ -352,6 +359,22 @@ func (n *Node) housekeeping(ctx context.Context) error {
 			}
 			if err := n.forget(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("deleting answers whose retention has ended", "err", err)
+			}
+		}
+	}
+}
+
+// notifyTasks tells callers who asked for it what became of their tasks.
+func (n *Node) notifyTasks(ctx context.Context) error {
+	tick := time.NewTicker(notifyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := n.agent.Notify(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("push notifications", "err", err)
 			}
 		}
 	}

@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/wellknown"
 )
 
 const datasetsYAML = `
@@ -202,5 +204,12 @@ func TestNegotiation_BothSidesAgree(t *testing.T) {
 	w, err := vendor.Contract(t.Context(), n.ContractID)
 	if err != nil || string(b.Contract) != string(w.Contract) || string(b.Activation) != string(w.Activation) {
 		t.Fatalf("the two sides hold different contracts (%v)", err)
+	}
+	// The contract is a skill in the card for who holds it, and in nobody else's.
+	for caller, skills := range map[string]int{buyer.Talking().Document.ID().String(): 3, "did:wba:other.test": 2} {
+		card := must[*wellknown.Card](t)(wellknown.ParseCard(must[[]byte](t)(vendor.ExtendedCard(t.Context(), must[did.DID](t)(did.Parse(caller))))))
+		if len(card.Skills) != skills || (skills == 3) != (card.Skills[skills-1].ID == n.ContractID) {
+			t.Errorf("%s sees %+v", caller, card.Skills)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/datatools"
+	"github.com/treaty-node/treaty/node/gateway/a2a"
 	"github.com/treaty-node/treaty/wellknown"
 )
 
@@ -37,10 +38,12 @@ func (n *Node) describe(ctx context.Context, origin string) ([]wellknown.Documen
 			schemas = append(schemas, out)
 		}
 	}
-	raw, err := wellknown.BuildCard(ctx, wellknown.CardSpec{
+	spec := wellknown.CardSpec{
 		Agent: n.self(), Name: cfg.Name, Description: "Negotiates data contracts for " + cfg.Domain + ".", Version: Version,
-		Organization: cfg.Name, OrganizationURL: origin, Origin: origin, Schemas: schemas, DataPlane: plane,
-	}, signer)
+		Organization: cfg.Name, OrganizationURL: origin, Origin: origin, Schemas: schemas, DataPlane: plane, Push: true, Extended: true,
+	}
+	n.cardSpec.Store(&spec)
+	raw, err := wellknown.BuildCard(ctx, spec, signer)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,6 +64,11 @@ func (n *Node) describe(ctx context.Context, origin string) ([]wellknown.Documen
 		return nil, nil, err
 	}
 	pages, err := wellknown.DescriptionPages(origin, []wellknown.Item{{ID: adURL, Name: cfg.Name}}, 1)
+	if err == nil && cfg.Compat.A2AV03 {
+		var old wellknown.Document
+		old, err = a2a.LegacyDocument(raw)
+		pages = append(pages, old)
+	}
 	return append(pages, wellknown.CardDocument(raw), description), card, err
 }
 

@@ -17,6 +17,7 @@ const require = createRequire(path.join(root, 'index.js'));
 const load = (name) => import(pathToFileURL(require.resolve(name)));
 const sdk = (await load('@a2a-js/sdk')).default;
 const client = (await load('@a2a-js/sdk/client')).default;
+const old = (await load('@a2a-js/sdk-0.3/client')).default; // as a client that never heard of 1.0
 const version = JSON.parse(fs.readFileSync(path.join(root, '@a2a-js/sdk/package.json'))).version;
 console.debug = () => {}; // the SDK's verifier reports there why a signature does not count
 
@@ -104,6 +105,19 @@ const commands = {
     const agent = await connected(c);
     const config = sdk.TaskPushNotificationConfig.fromJSON({ taskId: c.id, url: 'https://hook.test/' });
     return sdk.TaskPushNotificationConfig.toJSON(await agent.createTaskPushNotificationConfig(config));
+  },
+  async extended(c) {
+    const agent = await connected(c);
+    return sdk.AgentCard.toJSON(await agent.getAgentCard());
+  },
+  async old(c) {
+    const agent = await old.A2AClient.fromCardUrl(c.origin + '/.well-known/agent.json');
+    const parts = [{ kind: 'text', text: c.text }];
+    const message = { kind: 'message', messageId: crypto.randomUUID(), role: 'user', parts };
+    const reply = await agent.sendMessage({ message });
+    if (reply.error) throw new Error(reply.error.message);
+    const again = await agent.getTask({ id: reply.result.id });
+    return again.result;
   },
 };
 

@@ -17,6 +17,7 @@ from a2a.client import ClientCallContext, ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import (
     AgentCard,
     CancelTaskRequest,
+    GetExtendedAgentCardRequest,
     GetTaskRequest,
     ListTasksRequest,
     Message,
@@ -116,6 +117,10 @@ class Commands:
         async with await self.client(c) as client:
             config = TaskPushNotificationConfig(task_id=c["id"], url="https://hook.test/")
             return MessageToDict(await client.create_task_push_notification_config(config))
+
+    async def extended(self, c):
+        async with await self.client(c) as client:
+            return MessageToDict(await client.get_extended_agent_card(GetExtendedAgentCardRequest()))
 
     async def run(self, line):
         command = json.loads(line)

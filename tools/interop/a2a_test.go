@@ -42,7 +42,7 @@ const (
 	twice     = "SDK defect: what it decodes a card to is decoded once more when it is verified, which loses the security schemes. The card as fetched verifies."
 	noES256K  = "jose, on which the SDK relies, has no ES256K: it cannot verify what a secp256k1 key signed."
 	empty     = "SDK defect: section 8.4.1 keeps required fields that are empty; the SDK leaves them out of what it signs, not of what it publishes. Treaty's own cards have none."
-	strangers = "Refused, as intended: strangers have no list of tasks and do not negotiate."
+	strangers = "Refused, as intended: strangers have no list of tasks, are sent nothing and do not negotiate."
 )
 
 const datasets = `
@@ -137,6 +137,10 @@ func startNode(t *testing.T, folder, host string, hosts map[string]string, roots
 		Passphrase: "a passphrase for tests", WorkFactor: 10, Datasets: write("datasets.yaml", datasets), Policy: write("policy.yaml", policy),
 		DataPlane: node.DataPlane{DID: "did:wba:data." + host, URL: "https://data." + host + "/mcp"},
 	}))
+	config := filepath.Join(dir, node.ConfigFile)
+	if err := os.WriteFile(config, append(must(os.ReadFile(config)), "\ncompat: {a2a_0_3: true}\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	n := must(node.Open(t.Context(), dir, node.Options{Process: "treaty"}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
@@ -284,10 +288,19 @@ func (s *stock) ask() {
 		{"get a task that does not exist", "TaskNotFoundError", "get", "no-such-task"},
 		{"cancel a finished task", "TaskNotCancelableError", "cancel", id},
 		{"subscribe to a finished task", "UnsupportedOperationError", "subscribe", id},
-		{"push notifications, not offered", "PushNotificationNotSupportedError", "push", id},
+		{"push notifications", "asked to sign", "push", id},
+		{"extended card", "asked to sign", "extended", ""},
 		{"list tasks", "asked to sign", "list", ""},
 	} {
-		s.see(r.feature, r.want, s.do(call{"op": r.op, "id": r.id}, &json.RawMessage{}, accepted), map[string]string{"list": strangers}[r.op])
+		note := ""
+		if r.want == "asked to sign" {
+			note = strangers
+		}
+		s.see(r.feature, r.want, s.do(call{"op": r.op, "id": r.id}, &json.RawMessage{}, accepted), note)
+	}
+	if s.direction == javascript && s.binding == wellknown.BindingJSONRPC {
+		var task taskJSON
+		s.see("SDK 0.3.14, of A2A 0.3: plain question, get the task", strings.Replace(answer, "TASK_STATE_COMPLETED", "completed", 1), s.do(call{"op": "old", "text": question}, &task, func() string { return told(&task) }), "")
 	}
 	got, _ = s.send(envelope())
 	s.see("an envelope", "asked to sign", got, strangers)
@@ -315,6 +328,20 @@ func (s *stock) askSigned() {
 		s.see(fmt.Sprintf("signed: get the task with history %d", length), want,
 			s.do(call{"op": "get", "id": id, "history": length}, &task, func() string { return fmt.Sprintf("%d messages", len(task.History)) }), "")
 	}
+	s.askMore(id)
+}
+
+// askMore is what the optional parts of A2A give a known caller.
+func (s *stock) askMore(id string) {
+	var config struct{ ID, TaskID, URL string }
+	s.see("signed: push notifications", "https://hook.test/ for the task", s.do(call{"op": "push", "id": id}, &config, func() string {
+		if config.ID == "" || config.TaskID != id {
+			return fmt.Sprintf("%+v", config)
+		}
+		return config.URL + " for the task"
+	}), "")
+	var card struct{ Skills []any }
+	s.see("signed: extended card", "2 skills", s.do(call{"op": "extended"}, &card, func() string { return fmt.Sprintf("%d skills", len(card.Skills)) }), "")
 }
 
 // signCard lets the SDK sign a card and verifies it.

@@ -97,10 +97,10 @@ type Config struct {
 	Extended func(ctx context.Context, caller did.DID) ([]byte, error)
 	Legacy   bool // clients of A2A 0.3 may ask plain questions, over JSON-RPC
 	Now      func() time.Time
-	Logger     *slog.Logger  // nil: nothing is logged. Internal errors go here, never to the peer
-	MaxBody    int           // bytes of a request body; 0 = 1 MiB
-	Timeout    time.Duration // of one request, streams included; 0 = 60 s
-	Poll       time.Duration // how often a subscribed task is looked at; 0 = 1 s
+	Logger   *slog.Logger  // nil: nothing is logged. Internal errors go here, never to the peer
+	MaxBody  int           // bytes of a request body; 0 = 1 MiB
+	Timeout  time.Duration // of one request, streams included; 0 = 60 s
+	Poll     time.Duration // how often a subscribed task is looked at; 0 = 1 s
 }
 
 // Defaults and bounds.
