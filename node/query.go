@@ -131,7 +131,7 @@ func (n *Node) answered(ctx context.Context, c *contract.Contract, a *mcp.Answer
 		}); err != nil {
 			return err
 		}
-		if err := tx.PutReceipt(store.Receipt{ID: a.Receipt.ID, ContractID: c.ID, Bytes: receipt, Created: now}); err != nil {
+		if err := tx.PutReceipt(store.Receipt{ID: a.Receipt.ID, ContractID: c.ID, Result: a.Receipt.ResultDigest, Bytes: receipt, Created: now}); err != nil {
 			return err
 		}
 		_, err := tx.Append(log(ledger.QueryAnswered, ledger.Answer{

@@ -194,15 +194,7 @@ func (r *Revocation) Verify(c *Contract, party *did.Document) error {
 	if r.By != c.Parties.Buyer && r.By != c.Parties.Vendor {
 		return fmt.Errorf("%w: by nobody who could", ErrProof)
 	}
-	if party == nil || party.ID().String() != r.By {
-		return fmt.Errorf("%w: the document is not the revoking party's", ErrProof)
-	}
-	b, err := statementObject(r)
-	if err != nil {
-		return err
-	}
-	_, err = verifyBinding(b, &r.Proof, party)
-	return err
+	return verifyBy(r, r.By, party)
 }
 
 func (r *Revocation) unsigned() any     { bare := *r; bare.Proof = did.Proof{}; return &bare }

@@ -97,7 +97,7 @@ func (r *Receipt) check() error {
 	if r.Type != ReceiptType {
 		return invalid("type", "want "+ReceiptType)
 	}
-	if rest, ok := strings.CutPrefix(r.ID, receiptPrefix); !ok || len(rest) != 22 || !base64url(rest) {
+	if !isReceiptID(r.ID) {
 		return invalid("id", "is not a receipt id")
 	}
 	// A stranger's contract id is whatever it sent, bounded.
@@ -132,4 +132,9 @@ func (r *Receipt) check() error {
 		return err
 	}
 	return checkDID("dataPlane", r.DataPlane)
+}
+
+func isReceiptID(s string) bool {
+	rest, ok := strings.CutPrefix(s, receiptPrefix)
+	return ok && len(rest) == 22 && base64url(rest)
 }

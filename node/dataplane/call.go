@@ -169,7 +169,7 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 		if until, err := contract.ParseTime(c.v.contract.ValidUntil); err != nil || !c.s.opts.Now().Before(until) {
 			return errExpired
 		}
-		if err := tx.PutReceipt(store.Receipt{ID: rcp.ID, ContractID: rcp.ContractID, Bytes: signed, Created: c.s.opts.Now()}); err != nil {
+		if err := tx.PutReceipt(store.Receipt{ID: rcp.ID, ContractID: rcp.ContractID, Result: rcp.ResultDigest, Bytes: signed, Created: c.s.opts.Now()}); err != nil {
 			return err
 		}
 		_, err := tx.Append(event)

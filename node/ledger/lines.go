@@ -189,6 +189,26 @@ func (d *InForce) line(b *line, e *Event) {
 		", until ", text(d.ValidUntil), ", both proofs hold")
 }
 
+func (d *Revocation) line(b *line, e *Event) {
+	b.put("contract revoked: ", text(e.Contract), " by ", party(d.By), " at ", text(d.RevokedAt), ": ", text(d.Reason))
+	b.when(d.Replaced != "", ", in force instead: ", text(d.Replaced))
+	b.when(!d.Effective, " (it had ended before)")
+}
+
+func (d *Acknowledgement) line(b *line, e *Event) {
+	b.put("acknowledged by ", party(d.By), ": ", short(d.Statement), " about ", text(e.Contract), ", ", text(d.Outcome), " at ", text(d.At))
+}
+
+func (d *Deletion) line(b *line, e *Event) {
+	if e.Type == DataDeleted {
+		b.put("data deleted: ")
+	} else {
+		b.put("deletion statement of ", party(d.By), ": ")
+	}
+	b.put(plural(int64(d.Results), "result", "results"), " of ", plural(int64(d.Receipts), "receipt", "receipts"),
+		" under ", text(e.Contract), " at ", text(d.DeletedAt), ", ", text(d.Reason), ", ", short(d.Statement))
+}
+
 func (d *Query) line(b *line, _ *Event) {
 	b.put("query sent: ", list(d.Aggregates, ", ", call), " over ", text(d.Dataset))
 	b.when(len(d.GroupBy) > 0, " by ", list(d.GroupBy, ", ", text))

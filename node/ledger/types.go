@@ -42,6 +42,11 @@ const (
 	ContractActivated = "contract.activated" // → [Activated]
 	ContractInForce   = "contract.inforce"   // → [InForce]
 
+	ContractRevoked      = "contract.revoked"      // → [Revocation]
+	ContractAcknowledged = "contract.acknowledged" // → [Acknowledgement]
+	DataDeleted          = "data.deleted"          // buyer → [Deletion]
+	DeletionReceived     = "deletion.received"     // vendor → [Deletion]
+
 	QuerySent     = "query.sent"     // buyer → [Query]
 	QueryAnswered = "query.answered" // buyer → [Answer]
 	QueryRefused  = "query.refused"  // buyer → [QueryRefusal]
@@ -252,6 +257,36 @@ type InForce struct {
 	Dataset    string       `json:"dataset"`
 	Purpose    string       `json:"purpose"`
 	ValidUntil string       `json:"validUntil"`
+}
+
+// Revocation is the data of [ContractRevoked]: a party's signed statement was stored. Statement is the digest of its canonical
+// form with the proof. Effective says that the contract ended by it; where it is false, the contract had ended before. Replaced
+// is the contract that came into force in its place.
+type Revocation struct {
+	Statement canon.Digest `json:"statement"`
+	By        string       `json:"by"` // DID
+	Reason    string       `json:"reason"`
+	RevokedAt string       `json:"revokedAt"`
+	Effective bool         `json:"effective"`
+	Replaced  string       `json:"replaced"`
+}
+
+// Acknowledgement is the data of [ContractAcknowledged]: the other party signed that it has a statement of ours.
+type Acknowledgement struct {
+	Statement canon.Digest `json:"statement"`
+	By        string       `json:"by"` // DID
+	Outcome   string       `json:"outcome"`
+	At        string       `json:"at"`
+}
+
+// Deletion is the data of [DataDeleted] and [DeletionReceived]. Statement is the digest of the signed statement with its proof.
+type Deletion struct {
+	Statement canon.Digest `json:"statement"`
+	By        string       `json:"by"` // DID of the buyer
+	Reason    string       `json:"reason"`
+	Results   int          `json:"results"`
+	Receipts  int          `json:"receipts"`
+	DeletedAt string       `json:"deletedAt"`
 }
 
 // Query is the data of [QuerySent]. Aggregates and filters are short texts such as "avg(order_value)".

@@ -22,8 +22,9 @@
 //	Envelopes      PutEnvelope GetEnvelope ReplyOf LastEnvelope ListEnvelopes
 //	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch
 //	Budgets        Reserve GetUsage
-//	Receipts       PutReceipt GetReceipt ListReceipts
-//	Answers        PutAnswer GetAnswer DeleteAnswer DeleteAnswersBefore
+//	Receipts       PutReceipt GetReceipt ListReceipts ReceiptsOf ListResults
+//	Answers        PutAnswer GetAnswer ListAnswers DueAnswers DeleteAnswer
+//	Statements     PutStatement ListStatements
 //	Log            Append Events FindEvents Head
 //	Settings       GetSetting PutSetting
 //	Tasks          PutTask GetTask ListTasks
@@ -80,6 +81,7 @@ type Tx interface {
 	Budgets
 	Receipts
 	Answers
+	Statements
 	Log
 	Settings
 	Tasks
@@ -218,6 +220,7 @@ type Budgets interface {
 // Receipt is a signed receipt of a call.
 type Receipt struct {
 	ID, ContractID string
+	Result         canon.Digest // of what was answered; zero for a refusal
 	Bytes          []byte
 	Created        time.Time
 }
@@ -227,6 +230,17 @@ type Receipts interface {
 	PutReceipt(r Receipt) error // ErrConflict when the id exists
 	GetReceipt(id string) (Receipt, error)
 	ListReceipts(contractID string, limit int) ([]Receipt, error) // in the order they were put
+	// ReceiptsOf returns the receipts of one result, in the order they were put.
+	ReceiptsOf(contractID string, result canon.Digest, limit int) ([]Receipt, error)
+	// ListResults returns the results that a contract's receipts are about, first answered first.
+	ListResults(contractID string, limit int) ([]Result, error)
+}
+
+// Result is what the receipts of one result amount to.
+type Result struct {
+	Digest      canon.Digest
+	Receipts    int64
+	First, Last time.Time // when its first and its last receipt were put
 }
 
 // Answer is the data of a query's result. It lives here and never in the log, so that it can be deleted.
@@ -243,9 +257,38 @@ type Answers interface {
 	// PutAnswer stores a. The same answer again extends nothing: the earlier DeleteAfter stays.
 	PutAnswer(a Answer) error
 	GetAnswer(contractID string, digest canon.Digest) (Answer, error)
-	DeleteAnswer(contractID string, digest canon.Digest) error // ErrNotFound
-	// DeleteAnswersBefore deletes every answer whose DeleteAfter is not after t, and returns how many.
-	DeleteAnswersBefore(t time.Time) (int64, error)
+	// ListAnswers returns what is held under a contract, without the bytes, in the order in which it is to be deleted.
+	ListAnswers(contractID string, limit int) ([]Answer, error)
+	// DueAnswers returns answers whose DeleteAfter is not after t, without the bytes, ordered by contract.
+	DueAnswers(t time.Time, limit int) ([]Answer, error)
+	// DeleteAnswer overwrites the data. ErrNotFound when there is none.
+	DeleteAnswer(contractID string, digest canon.Digest) error
+}
+
+// Kinds of statements: the type members of the signed documents.
+const (
+	RevocationStatement = "TreatyRevocation"
+	AcknowledgementKind = "TreatyAcknowledgement"
+	DeletionStatement   = "TreatyDeletion"
+)
+
+// Statement is a party's signed document about a contract.
+type Statement struct {
+	ContractID string
+	Digest     canon.Digest // of Bytes
+	Kind       string
+	By         string // DID
+	Bytes      []byte // canonical, with the proof
+	Created    time.Time
+}
+
+// Statements keeps what the parties signed about contracts beside the contracts themselves. They are written once, and what
+// a statement does is not done by keeping it: see PutRevocation.
+type Statements interface {
+	// PutStatement keeps s. The same again is no error.
+	PutStatement(s Statement) error
+	// ListStatements returns a contract's statements in the order they were put; kind "" matches all.
+	ListStatements(contractID, kind string, limit int) ([]Statement, error)
 }
 
 // EventFilter selects events; empty fields match everything.

@@ -119,24 +119,70 @@ func (t *tx) GetUsage(contractID string) (int64, error) {
 	return one(t, integer, "SELECT coalesce((SELECT calls FROM usage WHERE contract_id = ?), 0)", contractID)
 }
 
+const receiptColumns = "id, contract_id, result, bytes, created"
+
 func scanReceipt(r row) (v store.Receipt, err error) {
 	var created int64
-	err = r.Scan(&v.ID, &v.ContractID, &v.Bytes, &created)
+	err = r.Scan(&v.ID, &v.ContractID, (*digestText)(&v.Result), &v.Bytes, &created)
 	v.Created = instant(created)
 	return v, err
 }
 
 func (t *tx) PutReceipt(v store.Receipt) error {
-	_, err := t.exec("INSERT INTO receipts (id, contract_id, bytes, created) VALUES (?, ?, ?, ?)", v.ID, v.ContractID, v.Bytes, micros(v.Created))
+	_, err := t.exec("INSERT INTO receipts ("+receiptColumns+") VALUES (?, ?, ?, ?, ?)", v.ID, v.ContractID, digestOrNone(v.Result), v.Bytes, micros(v.Created))
 	return err
 }
 
 func (t *tx) GetReceipt(id string) (store.Receipt, error) {
-	return one(t, scanReceipt, "SELECT id, contract_id, bytes, created FROM receipts WHERE id = ?", id)
+	return one(t, scanReceipt, "SELECT "+receiptColumns+" FROM receipts WHERE id = ?", id)
 }
 
 func (t *tx) ListReceipts(contractID string, n int) ([]store.Receipt, error) {
-	return all(t, scanReceipt, "SELECT id, contract_id, bytes, created FROM receipts WHERE contract_id = ? ORDER BY n LIMIT ?", contractID, limit(n))
+	return all(t, scanReceipt, "SELECT "+receiptColumns+" FROM receipts WHERE contract_id = ? ORDER BY n LIMIT ?", contractID, limit(n))
+}
+
+func (t *tx) ReceiptsOf(contractID string, result canon.Digest, n int) ([]store.Receipt, error) {
+	if result.IsZero() {
+		return []store.Receipt{}, nil // refusals have no result
+	}
+	return all(t, scanReceipt, "SELECT "+receiptColumns+" FROM receipts WHERE contract_id = ? AND result = ? ORDER BY n LIMIT ?", contractID, result.String(), limit(n))
+}
+
+func scanResult(r row) (v store.Result, err error) {
+	var first, last int64
+	err = r.Scan((*digestText)(&v.Digest), &v.Receipts, &first, &last)
+	v.First, v.Last = instant(first), instant(last)
+	return v, err
+}
+
+func (t *tx) ListResults(contractID string, n int) ([]store.Result, error) {
+	return all(t, scanResult, `SELECT result, count(*), min(created), max(created) FROM receipts WHERE contract_id = ? AND result <> ''
+		GROUP BY result ORDER BY min(n) LIMIT ?`, contractID, limit(n))
+}
+
+// digestText scans the text form of a digest; "" is the zero digest.
+type digestText canon.Digest
+
+func (d *digestText) Scan(src any) error {
+	s, ok := src.(string)
+	if ok && s == "" {
+		*d = digestText{}
+		return nil
+	}
+	v, err := canon.ParseDigest(s)
+	if err != nil {
+		return fmt.Errorf("%w: a digest is not in its text form", store.ErrCorrupt)
+	}
+	*d = digestText(v)
+	return nil
+}
+
+// digestOrNone is d as text, "" for the zero digest.
+func digestOrNone(d canon.Digest) string {
+	if d.IsZero() {
+		return ""
+	}
+	return d.String()
 }
 
 func scanAnswer(r row) (a store.Answer, err error) {
@@ -168,6 +214,43 @@ func (t *tx) DeleteAnswer(contractID string, d canon.Digest) error {
 	return err
 }
 
-func (t *tx) DeleteAnswersBefore(at time.Time) (int64, error) {
-	return t.exec("DELETE FROM answers WHERE delete_after <= ?", micros(at))
+// scanHeld scans an answer without its bytes.
+func scanHeld(r row) (a store.Answer, err error) {
+	var created, deleteAfter int64
+	err = r.Scan((*digest)(&a.Digest), &a.ContractID, &created, &deleteAfter)
+	a.Created, a.DeleteAfter = instant(created), instant(deleteAfter)
+	return a, err
+}
+
+func (t *tx) ListAnswers(contractID string, n int) ([]store.Answer, error) {
+	return all(t, scanHeld, "SELECT digest, contract_id, created, delete_after FROM answers WHERE contract_id = ? ORDER BY delete_after, created, digest LIMIT ?", contractID, limit(n))
+}
+
+func (t *tx) DueAnswers(at time.Time, n int) ([]store.Answer, error) {
+	return all(t, scanHeld, "SELECT digest, contract_id, created, delete_after FROM answers WHERE delete_after <= ? ORDER BY contract_id, delete_after, created, digest LIMIT ?", micros(at), limit(n))
+}
+
+func scanStatement(r row) (s store.Statement, err error) {
+	var created int64
+	err = r.Scan(&s.ContractID, (*digest)(&s.Digest), &s.Kind, &s.By, &s.Bytes, &created)
+	s.Created = instant(created)
+	return s, err
+}
+
+func (t *tx) PutStatement(s store.Statement) error {
+	n, err := t.exec("INSERT INTO statements (contract_id, digest, kind, by_did, bytes, created) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+		s.ContractID, s.Digest[:], s.Kind, s.By, s.Bytes, micros(s.Created))
+	if err != nil || n == 1 {
+		return err
+	}
+	old, err := one(t, scanStatement, "SELECT contract_id, digest, kind, by_did, bytes, created FROM statements WHERE contract_id = ? AND digest = ?", s.ContractID, s.Digest[:])
+	if err == nil && !bytes.Equal(old.Bytes, s.Bytes) {
+		err = fmt.Errorf("%w: contract %s has another statement with this digest", store.ErrConflict, s.ContractID)
+	}
+	return err
+}
+
+func (t *tx) ListStatements(contractID, kind string, n int) ([]store.Statement, error) {
+	return all(t, scanStatement, `SELECT contract_id, digest, kind, by_did, bytes, created FROM statements
+		WHERE contract_id = ?1 AND (?2 = '' OR kind = ?2) ORDER BY n LIMIT ?3`, contractID, kind, limit(n))
 }

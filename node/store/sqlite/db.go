@@ -159,7 +159,8 @@ func (db *DB) Close() error {
 // dsn spells the connection. Pragmas are per connection, which is why they are here and not run once.
 //
 // mode=rw: SQLite itself must not create what is missing. synchronous=FULL: in WAL mode, NORMAL would lose the last commits
-// in a power cut. trusted_schema=OFF and cell_size_check: the file may come from a backup that others had.
+// in a power cut. trusted_schema=OFF and cell_size_check: the file may come from a backup that others had. secure_delete=ON:
+// deleted answers are overwritten, not only forgotten; the write-ahead log holds older pages until its next checkpoint.
 func dsn(path string, maxBytes int64) string {
 	q := url.Values{"mode": {"rw"}, "_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
@@ -167,6 +168,7 @@ func dsn(path string, maxBytes int64) string {
 		"synchronous(FULL)",
 		"foreign_keys(ON)",
 		"trusted_schema(OFF)",
+		"secure_delete(ON)",
 		"cell_size_check(ON)",
 	}}
 	if maxBytes > 0 {

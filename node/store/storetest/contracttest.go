@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -205,7 +206,7 @@ func reserveRace(t *testing.T, s store.Store) {
 func receipts(t *testing.T, s store.Store) {
 	get := func(tx store.Tx) (store.Receipt, error) { return tx.GetReceipt("rcp_1") }
 	missing(t, s, get)
-	a := store.Receipt{ID: "rcp_1", ContractID: "ctr_1", Bytes: []byte("one"), Created: at(2)}
+	a := store.Receipt{ID: "rcp_1", ContractID: "ctr_1", Result: sum("rows"), Bytes: []byte("one"), Created: at(2)}
 	b := store.Receipt{ID: "rcp_0", ContractID: "ctr_1", Bytes: []byte("two"), Created: at(1)}
 	c := store.Receipt{ID: "rcp_2", ContractID: "ctr_2", Bytes: []byte("three"), Created: at(3)}
 	must(t, s, func(tx store.Tx) error { return errors.Join(tx.PutReceipt(a), tx.PutReceipt(b), tx.PutReceipt(c)) })
@@ -216,6 +217,41 @@ func receipts(t *testing.T, s store.Store) {
 	}
 	equal(t, list(0), []store.Receipt{a, b})
 	equal(t, list(1), []store.Receipt{a})
+
+	d := store.Receipt{ID: "rcp_3", ContractID: "ctr_1", Result: sum("rows"), Bytes: []byte("one again"), Created: at(4)}
+	e := store.Receipt{ID: "rcp_4", ContractID: "ctr_1", Result: sum("other rows"), Bytes: []byte("other"), Created: at(5)}
+	f := store.Receipt{ID: "rcp_5", ContractID: "ctr_2", Result: sum("rows"), Bytes: []byte("of another"), Created: at(6)}
+	must(t, s, func(tx store.Tx) error { return errors.Join(tx.PutReceipt(d), tx.PutReceipt(e), tx.PutReceipt(f)) })
+	of := func(result canon.Digest, n int) []store.Receipt {
+		return read(t, s, func(tx store.Tx) ([]store.Receipt, error) { return tx.ReceiptsOf("ctr_1", result, n) })
+	}
+	equal(t, of(sum("rows"), 0), []store.Receipt{a, d})
+	equal(t, of(sum("rows"), 1), []store.Receipt{a})
+	equal(t, of(sum("nothing"), 0), []store.Receipt{})
+	equal(t, of(canon.Digest{}, 0), []store.Receipt{}) // refusals are no result
+	equal(t, read(t, s, func(tx store.Tx) ([]store.Result, error) { return tx.ListResults("ctr_1", 0) }), []store.Result{
+		{Digest: sum("rows"), Receipts: 2, First: at(2), Last: at(4)}, {Digest: sum("other rows"), Receipts: 1, First: at(5), Last: at(5)},
+	})
+}
+
+func statements(t *testing.T, s store.Store) {
+	list := func(kind string, n int) []store.Statement {
+		return read(t, s, func(tx store.Tx) ([]store.Statement, error) { return tx.ListStatements("ctr_1", kind, n) })
+	}
+	equal(t, list("", 0), []store.Statement{})
+	a := store.Statement{ContractID: "ctr_1", Digest: sum("a"), Kind: store.RevocationStatement, By: peer, Bytes: []byte("a"), Created: at(2)}
+	b := store.Statement{ContractID: "ctr_1", Digest: sum("b"), Kind: store.DeletionStatement, By: stranger, Bytes: []byte("b"), Created: at(1)}
+	c := store.Statement{ContractID: "ctr_2", Digest: sum("a"), Kind: store.RevocationStatement, By: peer, Bytes: []byte("a"), Created: at(3)}
+	must(t, s, func(tx store.Tx) error {
+		return errors.Join(tx.PutStatement(a), tx.PutStatement(b), tx.PutStatement(c))
+	})
+	must(t, s, func(tx store.Tx) error { return tx.PutStatement(a) })
+	other := a
+	other.Bytes = []byte("x")
+	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutStatement(other) })
+	equal(t, list("", 0), []store.Statement{a, b})
+	equal(t, list("", 1), []store.Statement{a})
+	equal(t, list(store.DeletionStatement, 0), []store.Statement{b})
 }
 
 func answers(t *testing.T, s store.Store) {
@@ -239,17 +275,20 @@ func answers(t *testing.T, s store.Store) {
 	}); err == nil {
 		t.Error("an answer without an end was stored")
 	}
-	sweep := func(when time.Time) int64 {
-		var n int64
-		must(t, s, func(tx store.Tx) (err error) { n, err = tx.DeleteAnswersBefore(when); return err })
-		return n
+	due := func(when time.Time, n int) []store.Answer {
+		return read(t, s, func(tx store.Tx) ([]store.Answer, error) { return tx.DueAnswers(when, n) })
 	}
-	if n := sweep(at(4)); n != 0 {
-		t.Errorf("%d deleted early", n)
+	bare := func(a store.Answer) store.Answer { a.Bytes = nil; return a }
+	equal(t, due(at(4), 0), []store.Answer{})
+	equal(t, due(at(5), 0), []store.Answer{bare(a)})
+	equal(t, due(at(20), 0), []store.Answer{bare(a), bare(b)})
+	equal(t, due(at(20), 1), []store.Answer{bare(a)})
+	held := func(contract string) []store.Answer {
+		return read(t, s, func(tx store.Tx) ([]store.Answer, error) { return tx.ListAnswers(contract, 0) })
 	}
-	if n := sweep(at(5)); n != 1 {
-		t.Errorf("%d deleted", n)
-	}
+	equal(t, held("ctr_1"), []store.Answer{bare(a)})
+	must(t, s, func(tx store.Tx) error { return tx.DeleteAnswer("ctr_1", sum("rows")) })
+	equal(t, held("ctr_1"), []store.Answer{})
 	missing(t, s, get("ctr_1"))
 	equal(t, read(t, s, get("ctr_2")), b)
 	must(t, s, func(tx store.Tx) error { return tx.DeleteAnswer("ctr_2", sum("rows")) })

@@ -35,6 +35,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ReserveRace", reserveRace},
 		{"Receipts", receipts},
 		{"Answers", answers},
+		{"Statements", statements},
 		{"Invariant9_Log", log},
 		{"LogSelections", logSelections},
 		{"LogRace", logRace},
@@ -469,19 +470,19 @@ func afterTheEnd(t *testing.T, s store.Store) {
 
 func viewIsReadOnly(t *testing.T, s store.Store) {
 	for name, write := range map[string]func(store.Tx) error{
-		"PutConversation":     func(tx store.Tx) error { return tx.PutConversation(conversation(peer, "A"), 0) },
-		"PutEnvelope":         func(tx store.Tx) error { return tx.PutEnvelope(store.EnvelopeRecord{Direction: store.In}) },
-		"PutContract":         func(tx store.Tx) error { return tx.PutContract(contract("ctr_1")) },
-		"PutRevocation":       func(tx store.Tx) error { return tx.PutRevocation(store.Revocation{ContractID: "ctr_1"}) },
-		"Reserve":             func(tx store.Tx) error { _, err := tx.Reserve("ctr_1", 3); return err },
-		"PutReceipt":          func(tx store.Tx) error { return tx.PutReceipt(store.Receipt{ID: "x"}) },
-		"PutAnswer":           func(tx store.Tx) error { return tx.PutAnswer(store.Answer{DeleteAfter: at(1)}) },
-		"DeleteAnswer":        func(tx store.Tx) error { return tx.DeleteAnswer("ctr_1", sum("x")) },
-		"DeleteAnswersBefore": func(tx store.Tx) error { _, err := tx.DeleteAnswersBefore(at(1)); return err },
-		"Append":              func(tx store.Tx) error { _, err := tx.Append(entry("x")); return err },
-		"PutSetting":          func(tx store.Tx) error { return tx.PutSetting("key", "value") },
-		"PutTask":             func(tx store.Tx) error { return tx.PutTask(store.Task{ID: "x"}, 0) },
-		"PutEquivocation":     func(tx store.Tx) error { return tx.PutEquivocation(store.Equivocation{}) },
+		"PutConversation": func(tx store.Tx) error { return tx.PutConversation(conversation(peer, "A"), 0) },
+		"PutEnvelope":     func(tx store.Tx) error { return tx.PutEnvelope(store.EnvelopeRecord{Direction: store.In}) },
+		"PutContract":     func(tx store.Tx) error { return tx.PutContract(contract("ctr_1")) },
+		"PutRevocation":   func(tx store.Tx) error { return tx.PutRevocation(store.Revocation{ContractID: "ctr_1"}) },
+		"Reserve":         func(tx store.Tx) error { _, err := tx.Reserve("ctr_1", 3); return err },
+		"PutReceipt":      func(tx store.Tx) error { return tx.PutReceipt(store.Receipt{ID: "x"}) },
+		"PutAnswer":       func(tx store.Tx) error { return tx.PutAnswer(store.Answer{DeleteAfter: at(1)}) },
+		"DeleteAnswer":    func(tx store.Tx) error { return tx.DeleteAnswer("ctr_1", sum("x")) },
+		"PutStatement":    func(tx store.Tx) error { return tx.PutStatement(store.Statement{ContractID: "x", Digest: sum("x")}) },
+		"Append":          func(tx store.Tx) error { _, err := tx.Append(entry("x")); return err },
+		"PutSetting":      func(tx store.Tx) error { return tx.PutSetting("key", "value") },
+		"PutTask":         func(tx store.Tx) error { return tx.PutTask(store.Task{ID: "x"}, 0) },
+		"PutEquivocation": func(tx store.Tx) error { return tx.PutEquivocation(store.Equivocation{}) },
 	} {
 		if err := s.View(t.Context(), write); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
