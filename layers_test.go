@@ -35,6 +35,7 @@ var layers = [][]string{
 	{"node/ledger/..."},
 	{"node/store/..."},
 	{"node/succession", "node/notice"},
+	{"node/lifecycle"},
 	{"node/negotiation/..."},
 	{"node/gateway/..."},
 	{"node/dataplane/..."},

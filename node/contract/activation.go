@@ -159,12 +159,18 @@ type Revocation struct {
 
 // Revoke makes and signs a revocation of c by a party's binding key.
 func Revoke(ctx context.Context, c *Contract, by, reason string, at time.Time, party did.Signer) (*Revocation, error) {
+	if by != c.Parties.Buyer && by != c.Parties.Vendor {
+		return nil, invalid("by", "is not a party")
+	}
+	return RevokeAs(ctx, c, by, reason, at, party)
+}
+
+// RevokeAs is Revoke by a party's verified successor: that by is one is the
+// caller's to know.
+func RevokeAs(ctx context.Context, c *Contract, by, reason string, at time.Time, party did.Signer) (*Revocation, error) {
 	d, err := c.Digest()
 	if err != nil {
 		return nil, err
-	}
-	if by != c.Parties.Buyer && by != c.Parties.Vendor {
-		return nil, invalid("by", "is not a party")
 	}
 	r := &Revocation{Type: RevocationType, ContractID: c.ID, ContractDigest: d, By: by, Reason: reason, RevokedAt: FormatTime(at)}
 	if err := signStatement(ctx, r, party, r.RevokedAt); err != nil {
@@ -196,6 +202,12 @@ func (r *Revocation) Verify(c *Contract, party *did.Document) error {
 	}
 	return verifyBy(r, r.By, party)
 }
+
+// VerifySignature checks only that the party which r names signed it (ErrProof).
+func (r *Revocation) VerifySignature(party *did.Document) error { return verifyBy(r, r.By, party) }
+
+// About says whether r is about c (ErrMismatch).
+func (r *Revocation) About(c *Contract) error { return matches(c, r.ContractID, r.ContractDigest) }
 
 func (r *Revocation) unsigned() any     { bare := *r; bare.Proof = did.Proof{}; return &bare }
 func (r *Revocation) proof() *did.Proof { return &r.Proof }

@@ -88,6 +88,9 @@ func (s *Deletion) Verify(c *Contract, buyer *did.Document) error {
 	return s.VerifySignature(buyer)
 }
 
+// About says whether s is about c (ErrMismatch).
+func (s *Deletion) About(c *Contract) error { return matches(c, s.ContractID, s.ContractDigest) }
+
 // VerifySignature checks only that the party which s names signed it (ErrProof).
 func (s *Deletion) VerifySignature(party *did.Document) error { return verifyBy(s, s.By, party) }
 

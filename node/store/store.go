@@ -265,20 +265,13 @@ type Answers interface {
 	DeleteAnswer(contractID string, digest canon.Digest) error
 }
 
-// Kinds of statements: the type members of the signed documents.
-const (
-	RevocationStatement = "TreatyRevocation"
-	AcknowledgementKind = "TreatyAcknowledgement"
-	DeletionStatement   = "TreatyDeletion"
-)
-
 // Statement is a party's signed document about a contract.
 type Statement struct {
 	ContractID string
 	Digest     canon.Digest // of Bytes
-	Kind       string
-	By         string // DID
-	Bytes      []byte // canonical, with the proof
+	Kind       string       // the type member of the document
+	By         string       // DID
+	Bytes      []byte       // canonical, with the proof
 	Created    time.Time
 }
 

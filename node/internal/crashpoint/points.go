@@ -41,6 +41,10 @@ const (
 	CallExecuted Point = "call.executed" // query ran, no receipt yet
 	CallReceipt  Point = "call.receipt"  // receipt committed, no byte of the result sent
 
+	// The end of a contract and of the data received under it.
+	RevocationStored Point = "revocation.stored" // committed with its notice in the outbox, nothing sent
+	DeletionStored   Point = "deletion.stored"   // data gone and stated, nothing sent
+
 	// A rotation of a key inside the DID.
 	RotationKey       Point = "rotation.key"       // the new key's file is there, nothing says so
 	RotationProved    Point = "rotation.proved"    // the next document is signed, not stored
@@ -55,6 +59,7 @@ func All() []Point {
 		EnvelopeVerified, EnvelopeStored, EnvelopeSending, EnvelopeAnswered,
 		ContractProof, ContractActivate, ContractActivated, ContractReceived,
 		CallReserved, CallExecuted, CallReceipt,
+		RevocationStored, DeletionStored,
 		RotationKey, RotationProved, RotationCommitted, RotationExported,
 	}
 }

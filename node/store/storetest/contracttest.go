@@ -239,9 +239,9 @@ func statements(t *testing.T, s store.Store) {
 		return read(t, s, func(tx store.Tx) ([]store.Statement, error) { return tx.ListStatements("ctr_1", kind, n) })
 	}
 	equal(t, list("", 0), []store.Statement{})
-	a := store.Statement{ContractID: "ctr_1", Digest: sum("a"), Kind: store.RevocationStatement, By: peer, Bytes: []byte("a"), Created: at(2)}
-	b := store.Statement{ContractID: "ctr_1", Digest: sum("b"), Kind: store.DeletionStatement, By: stranger, Bytes: []byte("b"), Created: at(1)}
-	c := store.Statement{ContractID: "ctr_2", Digest: sum("a"), Kind: store.RevocationStatement, By: peer, Bytes: []byte("a"), Created: at(3)}
+	a := store.Statement{ContractID: "ctr_1", Digest: sum("a"), Kind: "TreatyRevocation", By: peer, Bytes: []byte("a"), Created: at(2)}
+	b := store.Statement{ContractID: "ctr_1", Digest: sum("b"), Kind: "TreatyDeletion", By: stranger, Bytes: []byte("b"), Created: at(1)}
+	c := store.Statement{ContractID: "ctr_2", Digest: sum("a"), Kind: "TreatyRevocation", By: peer, Bytes: []byte("a"), Created: at(3)}
 	must(t, s, func(tx store.Tx) error {
 		return errors.Join(tx.PutStatement(a), tx.PutStatement(b), tx.PutStatement(c))
 	})
@@ -251,7 +251,7 @@ func statements(t *testing.T, s store.Store) {
 	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutStatement(other) })
 	equal(t, list("", 0), []store.Statement{a, b})
 	equal(t, list("", 1), []store.Statement{a})
-	equal(t, list(store.DeletionStatement, 0), []store.Statement{b})
+	equal(t, list("TreatyDeletion", 0), []store.Statement{b})
 }
 
 func answers(t *testing.T, s store.Store) {
