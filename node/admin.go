@@ -248,7 +248,7 @@ func (n *Node) Contracts(ctx context.Context) (list []httpapi.Contract, err erro
 			return err
 		}
 		for _, c := range all {
-			v, err := contractView(tx, c)
+			v, err := n.contractView(tx, c)
 			if err != nil {
 				return err
 			}
@@ -266,21 +266,39 @@ func (n *Node) Contract(ctx context.Context, id string) (v httpapi.Contract, err
 		if err != nil {
 			return err
 		}
-		v, err = contractView(tx, c)
+		if v, err = n.contractView(tx, c); err != nil {
+			return err
+		}
+		if v.End, err = contractEnd(tx, id, true); err != nil {
+			return err
+		}
+		v.Statements, err = statements(tx, id)
 		return err
 	})
 	return v, err
 }
 
-func contractView(tx store.Tx, c store.ContractRecord) (httpapi.Contract, error) {
+func (n *Node) contractView(tx store.Tx, rec store.ContractRecord) (httpapi.Contract, error) {
 	v := httpapi.Contract{
-		ID: c.ID, Digest: c.Digest, Role: c.Role, Peer: c.Peer, State: c.State, ContextID: c.ContextID,
-		Contract: c.Bytes, Activation: c.Activation, Created: c.Created, Events: []uint64{},
+		ID: rec.ID, Digest: rec.Digest, Role: rec.Role, Peer: rec.Peer, State: rec.State, ContextID: rec.ContextID,
+		Contract: rec.Bytes, Activation: rec.Activation, Created: rec.Created, Events: []uint64{},
 	}
-	events, err := tx.FindEvents(store.EventFilter{Contract: c.ID})
+	c, err := contract.Parse(rec.Bytes)
+	if err != nil {
+		return v, err
+	}
+	v.ValidUntil = c.ValidUntil
+	if until, err := contract.ParseTime(c.ValidUntil); err == nil {
+		v.Expired = !n.clock.Now().Before(until)
+	}
+	events, err := tx.FindEvents(store.EventFilter{Contract: rec.ID})
+	if err != nil {
+		return v, err
+	}
 	for _, e := range events {
 		v.Events = append(v.Events, e.Seq)
 	}
+	v.End, err = contractEnd(tx, rec.ID, false)
 	return v, err
 }
 

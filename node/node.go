@@ -40,6 +40,7 @@ import (
 	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/internal/trust"
 	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/lifecycle"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/signer"
@@ -95,6 +96,7 @@ type Node struct {
 	offer    *catalogue   // nil: no dataset on offer
 	nego     *negotiation.Service
 	notices  *notice.Service
+	ending   *lifecycle.Service
 	public   http.Handler
 
 	unwritable atomic.Bool          // the last attempt to write the store on our own account failed
@@ -193,6 +195,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock) (err error) {
 	}
 	n.nego = negotiation.New(nego)
 	n.notices = n.newNotices()
+	n.ending = n.newLifecycle()
 	n.public, err = n.publicHandler(ctx)
 	return err
 }
@@ -389,12 +392,10 @@ func (n *Node) kept(err error) {
 	n.unwritable.Store(err != nil)
 }
 
-// forget deletes received data whose retention has ended: the contract's promise.
+// forget deletes received data whose retention has ended, the contract's promise, and states that it did.
 func (n *Node) forget(ctx context.Context) error {
-	return n.db.Update(ctx, func(tx store.Tx) error {
-		_, err := tx.DeleteAnswersBefore(n.clock.Now())
-		return err
-	})
+	_, err := n.ending.Forget(ctx)
+	return err
 }
 
 // resume goes on with every negotiation that this buyer had not concluded.

@@ -13,9 +13,10 @@ import (
 
 func (c *cli) datasetsCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "datasets", Short: "Show what this node publishes about its datasets",
-		Example: "  treaty datasets show",
+		Use: "datasets", Short: "Show what this node publishes about its datasets; read and write data contracts (ODCS)",
+		Example: "  treaty datasets show\n  treaty datasets import orders.odcs.yaml --out datasets.yaml",
 	}
+	cmd.AddCommand(c.datasetsImportCmd(), c.datasetsExportCmd())
 	cmd.AddCommand(&cobra.Command{
 		Use: "show", Short: "Print exactly the schemas that peers see: names and types, no values",
 		Example: "  treaty datasets show --json", Args: cobra.NoArgs,

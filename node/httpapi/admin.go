@@ -137,6 +137,10 @@ type Contract struct {
 	ContextID  string          `json:"contextId"`
 	Contract   json.RawMessage `json:"contract"`
 	Activation json.RawMessage `json:"activation,omitempty"`
+	ValidUntil string          `json:"validUntil"` // as signed
+	Expired    bool            `json:"expired,omitempty"`
+	End        *End            `json:"end,omitempty"`
+	Statements []Statement     `json:"statements,omitempty"` // with one contract, not in lists
 	Created    time.Time       `json:"created"`
 	Events     []uint64        `json:"events"`
 }
@@ -190,6 +194,7 @@ type Admin interface {
 	Events(ctx context.Context, after uint64, limit int) ([]ledger.Event, error)
 	Backup(ctx context.Context, path string) error
 	IdentityAdmin
+	LifecycleAdmin
 }
 
 const (
@@ -218,6 +223,7 @@ func adminRouter(a Admin) *mux.Router {
 		return a.Resolve(r.Context(), req.Target)
 	})
 	identityRoutes(a, get, post)
+	lifecycleRoutes(a, get, post)
 	post("/negotiations", func(r *http.Request) (any, error) {
 		var req NegotiateRequest
 		if err := decode(r, &req); err != nil {

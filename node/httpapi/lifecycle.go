@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/treaty-node/treaty/did/canon"
+)
+
+// Statement is a signed document about a contract, as it is: a revocation, an acknowledgement or a deletion statement.
+type Statement struct {
+	Type     string          `json:"type"`
+	Digest   canon.Digest    `json:"digest"` // of the document with its proof
+	By       string          `json:"by"`     // DID
+	Stored   time.Time       `json:"stored"`
+	Document json.RawMessage `json:"document"`
+}
+
+// End says how a contract ended, and what the data plane did then. Times are the log's.
+type End struct {
+	By        string    `json:"by"` // DID
+	Reason    string    `json:"reason"`
+	RevokedAt string    `json:"revokedAt"` // as signed
+	Event     uint64    `json:"event"`     // from here on every call is refused
+	Time      time.Time `json:"time"`
+	Replaced  string    `json:"replacedBy,omitempty"` // contract that came into force in its place
+	// LastAnswer and FirstRefusal are events of the data plane's calls; zero: there is none in this log.
+	LastAnswer   Moment `json:"lastAnswer,omitzero"`
+	FirstRefusal Moment `json:"firstRefusal,omitzero"`
+	// RefusedAfter is the time from the revocation's event to FirstRefusal: at most, until somebody called.
+	RefusedAfter string `json:"refusedAfter,omitempty"`
+}
+
+// Moment is an event and its time.
+type Moment struct {
+	Event uint64    `json:"event"`
+	Time  time.Time `json:"time"`
+}
+
+// RevokeRequest ends a contract.
+type RevokeRequest struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Deletions is what was given under a contract, and what became of it.
+type Deletions struct {
+	ContractID string      `json:"contractId"`
+	Role       string      `json:"role"`
+	Results    []Result    `json:"results"`
+	Statements []Statement `json:"statements"` // deletion statements, and what acknowledges them
+}
+
+// Result is one result that was given under a contract.
+type Result struct {
+	ResultDigest canon.Digest `json:"resultDigest"`
+	Receipts     int64        `json:"receipts"`
+	Last         time.Time    `json:"last"` // when it was last given
+	Due          time.Time    `json:"due"`  // when it is to be deleted
+	Held         bool         `json:"held"` // the buyer's store has it
+	Overdue      bool         `json:"overdue"`
+	// Statement is the deletion statement that covers it; zero for none.
+	Statement canon.Digest `json:"statement,omitzero"`
+}
+
+// LifecycleAdmin is the part of [Admin] about contracts once they are in force.
+type LifecycleAdmin interface {
+	Revoke(ctx context.Context, id string, req RevokeRequest) (Contract, error)
+	Deletions(ctx context.Context, id string) (Deletions, error)
+	// DeleteData deletes what is held under a contract and returns how many results went.
+	DeleteData(ctx context.Context, id string) (int, error)
+	// ContractODCS writes the contract as a document of the Open Data Contract Standard.
+	ContractODCS(ctx context.Context, id string) (string, error)
+}
+
+func lifecycleRoutes(a LifecycleAdmin, get, post route) {
+	post("/contracts/{id}/revoke", func(r *http.Request) (any, error) {
+		var req RevokeRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.Revoke(r.Context(), mux.Vars(r)["id"], req)
+	})
+	get("/contracts/{id}/deletions", func(r *http.Request) (any, error) { return a.Deletions(r.Context(), mux.Vars(r)["id"]) })
+	post("/contracts/{id}/delete-data", func(r *http.Request) (any, error) {
+		if err := decode(r, &struct{}{}); err != nil {
+			return nil, err
+		}
+		n, err := a.DeleteData(r.Context(), mux.Vars(r)["id"])
+		return map[string]int{"deleted": n}, err
+	})
+	get("/contracts/{id}/odcs", func(r *http.Request) (any, error) {
+		doc, err := a.ContractODCS(r.Context(), mux.Vars(r)["id"])
+		return map[string]string{"document": doc}, err
+	})
+}
