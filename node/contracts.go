@@ -41,10 +41,12 @@ func (n *Node) newLifecycle() *lifecycle.Service {
 			if !a.OK {
 				return nil // the answer's event says so
 			}
-			if err := s.Acknowledged(ctx, tx, to, data, a.Data); err != nil {
+			err := s.Acknowledged(ctx, tx, to, data, a.Data)
+			if r := new(lifecycle.Refusal); errors.As(err, &r) {
 				n.log.Error("an answer that is no acknowledgement", "kind", kind, "peer", to.String(), "err", err)
+				return nil
 			}
-			return nil
+			return err
 		})
 	}
 	return s

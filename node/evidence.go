@@ -31,6 +31,13 @@ func (n *Node) Evidence(ctx context.Context, contractID string) ([]byte, error) 
 		if in.Messages, err = messagesOf(tx, n.self(), rec); err != nil {
 			return err
 		}
+		stated, err := tx.ListStatements(rec.ID, "", 0)
+		if err != nil {
+			return err
+		}
+		for _, s := range stated {
+			in.Statements = append(in.Statements, s.Bytes)
+		}
 		in.Events, err = segment(tx, rec)
 		return err
 	})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/notice"
+	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
 )
 
@@ -32,4 +34,12 @@ func (n *Node) Bound(ctx context.Context, bytes int64) error {
 	db, err := sqlite.OpenExisting(ctx, filepath.Join(n.dir, StoreFile), sqlite.Options{Process: "treaty", MaxBytes: bytes})
 	n.db = db
 	return err
+}
+
+// Store is the node's store.
+func (n *Node) Store() store.Store { return n.db }
+
+// Ask sends a notice and waits for its answer.
+func (n *Node) Ask(ctx context.Context, to did.DID, kind string, data any) (notice.Answer, error) {
+	return n.notices.Ask(ctx, notice.Outgoing{Peer: to, Kind: kind, Data: data})
 }

@@ -185,11 +185,11 @@ func (s *Service) acknowledge(ctx context.Context, tx store.Tx, h *held, stateme
 }
 
 // Acknowledged takes the other party's answer to a statement of ours that a notice carried. sent is the statement. An
-// answer that is no acknowledgement of it is an error, and nothing is kept.
+// answer that is no acknowledgement of it is a *Refusal, and nothing is kept.
 func (s *Service) Acknowledged(ctx context.Context, tx store.Tx, from did.DID, sent, answer []byte) error {
 	a, err := contract.ParseAcknowledgement(answer)
 	if err != nil {
-		return err
+		return refuse(CodeMalformed, "%v", err)
 	}
 	h, err := loadFor(tx, a.ContractID, from)
 	if err != nil {

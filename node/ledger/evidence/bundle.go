@@ -3,8 +3,8 @@
 // Package evidence builds and verifies the file that convinces somebody who was not there: what two companies agreed, how
 // they came to it, and when.
 //
-// A bundle holds the contract with its proofs, the vendor's activation, the DID documents of that time, every envelope of
-// the conversation as it was signed, the plaintext of those that the compiler of the bundle discloses, and a segment of the
+// A bundle holds the contract with its proofs, the vendor's activation, what was signed about the contract since (revocations,
+// deletion statements, their acknowledgements), the DID documents of that time, every envelope of the conversation as it was signed, the plaintext of those that the compiler of the bundle discloses, and a segment of the
 // compiler's event log in which everything about others is redacted.
 //
 // [VerifyBundle] needs no network, no clock and no key. Guarantees: when every check of its report is ok, then the DIDs
@@ -43,7 +43,9 @@ const (
 	MaxDocuments = 16
 	MaxEnvelopes = 1000
 	MaxEvents    = 20000
-	maxDepth     = 32
+
+	MaxStatements = 2000
+	maxDepth      = 32
 )
 
 // ErrBundle is wrapped when something is not a bundle, or cannot become one.
@@ -60,7 +62,8 @@ type Bundle struct {
 	Documents   []string          `json:"documents"`           // DID documents, each as the text it was received as
 	Envelopes   []json.RawMessage `json:"envelopes"`           // in order of seq
 	Disclosures []Disclosure      `json:"disclosures"`
-	From        ledger.Head       `json:"from"` // before the first event
+	Statements  []json.RawMessage `json:"statements,omitempty"` // revocations, acknowledgements, deletion statements, as stored
+	From        ledger.Head       `json:"from"`                 // before the first event
 	Events      []ledger.Link     `json:"events"`
 	Head        ledger.Head       `json:"head"` // after the last event
 	Proof       *did.Proof        `json:"proof,omitempty"`
@@ -87,6 +90,7 @@ type Input struct {
 	Agreement             []byte    // canonical meta-protocol agreement; nil to leave it out
 	Documents             [][]byte  // as received, in the versions that were in force at the activation
 	Messages              []Message // in order of seq
+	Statements            [][]byte  // signed documents about the contract, in the order in which they were stored
 	From                  ledger.Head
 	Events                []ledger.Event // without gaps, after From
 	ContextID, ContractID string         // events of either are shown
@@ -102,6 +106,9 @@ func Build(ctx context.Context, in Input, signer did.Signer, at time.Time) ([]by
 	}
 	for _, d := range in.Documents {
 		b.Documents = append(b.Documents, string(d))
+	}
+	for _, st := range in.Statements {
+		b.Statements = append(b.Statements, st)
 	}
 	for i, m := range in.Messages {
 		b.Envelopes = append(b.Envelopes, m.Raw)
@@ -171,7 +178,7 @@ func (b *Bundle) bounded() error {
 	for _, c := range []struct {
 		what   string
 		n, max int
-	}{{"documents", len(b.Documents), MaxDocuments}, {"envelopes", len(b.Envelopes), MaxEnvelopes}, {"disclosures", len(b.Disclosures), MaxEnvelopes}, {"events", len(b.Events), MaxEvents}} {
+	}{{"documents", len(b.Documents), MaxDocuments}, {"envelopes", len(b.Envelopes), MaxEnvelopes}, {"disclosures", len(b.Disclosures), MaxEnvelopes}, {"statements", len(b.Statements), MaxStatements}, {"events", len(b.Events), MaxEvents}} {
 		if c.n > c.max {
 			return fmt.Errorf("%w: %d %s, at most %d", ErrBundle, c.n, c.what, c.max)
 		}

@@ -74,7 +74,9 @@ func VerifyBundle(data []byte, known ...*did.Document) (Report, error) {
 	v.agreement()
 	v.transcript()
 	v.proofs()
+	v.statements()
 	v.log()
+	v.end()
 	v.signature()
 	return v.report, nil
 }

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/ledger/evidence"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// agree negotiates a contract between two running nodes and returns its id.
+func agree(t *testing.T, buyer *company) string {
+	t.Helper()
+	n, err := buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: "vendorcorp.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n = buyer.wait(t, n.ContextID); n.Phase != "in_force" {
+		t.Fatalf("phase %s: %s %s", n.Phase, n.Code, n.Reason)
+	}
+	return n.ContractID
+}
+
+// until waits until ok says so of the contract.
+func (c *company) until(t *testing.T, id string, ok func(httpapi.Contract) bool) httpapi.Contract {
+	t.Helper()
+	var k httpapi.Contract
+	for range 400 {
+		var err error
+		if k, err = c.Contract(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if ok(k) {
+			return k
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	c.dump(t)
+	t.Fatalf("contract %s stays %s with %d statements", id, k.State, len(k.Statements))
+	return k
+}
+
+func has(types ...string) func(httpapi.Contract) bool {
+	return func(k httpapi.Contract) bool {
+		var have []string
+		for _, s := range k.Statements {
+			have = append(have, s.Type)
+		}
+		return strings.Join(have, " ") == strings.Join(types, " ")
+	}
+}
+
+// verified checks the evidence bundle of a contract, as a third party would.
+func (c *company) verified(t *testing.T, id string, checks ...string) {
+	t.Helper()
+	bundle, err := c.Evidence(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := evidence.VerifyBundle(bundle)
+	if err != nil || !r.OK() {
+		t.Fatalf("%v %+v", err, r.Checks)
+	}
+	for _, name := range checks {
+		found := false
+		for _, k := range r.Checks {
+			found = found || k.Status == evidence.OK && strings.Contains(k.Name+": "+k.Detail, name)
+		}
+		if !found {
+			t.Errorf("no check %q in %+v", name, r.Checks)
+		}
+	}
+}
+
+// TestRevocation_EitherParty: both stores end with the revocation and its acknowledgement, whoever revoked, and the evidence of
+// both sides shows it.
+func TestRevocation_EitherParty(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	vendor, buyer := start(t, vendorDir), start(t, buyerDir)
+	for name, who := range map[string]struct{ by, other *company }{"buyer": {buyer, vendor}, "vendor": {vendor, buyer}} {
+		t.Run(name, func(t *testing.T) {
+			id := agree(t, buyer)
+			k, err := who.by.Revoke(t.Context(), id, httpapi.RevokeRequest{Reason: "the report is finished"})
+			if err != nil || k.State != store.Revoked || k.End == nil || k.End.Reason != "the report is finished" {
+				t.Fatalf("%+v %v", k, err)
+			}
+			other := who.other.until(t, id, has("TreatyRevocation", "TreatyAcknowledgement"))
+			k = who.by.until(t, id, has("TreatyRevocation", "TreatyAcknowledgement"))
+			if other.State != store.Revoked || other.End.By != k.End.By {
+				t.Errorf("the other side: %+v", other)
+			}
+			for i, s := range k.Statements {
+				if o := other.Statements[i]; o.Digest != s.Digest || string(o.Document) != string(s.Document) {
+					t.Errorf("statement %d differs", i)
+				}
+			}
+			a, err := contract.ParseAcknowledgement(k.Statements[1].Document)
+			if err != nil || a.Outcome != contract.OutcomeRevoked || a.By == k.End.By {
+				t.Errorf("%+v %v", a, err)
+			}
+			var e *httpapi.Error
+			if _, err := who.by.Revoke(t.Context(), id, httpapi.RevokeRequest{}); !errors.As(err, &e) || e.Code != "REVOKED" || e.Kind != httpapi.KindRefused {
+				t.Errorf("again: %v", err)
+			}
+			who.by.verified(t, id, "revoked")
+			who.other.verified(t, id, "revoked")
+		})
+	}
+	t.Run("refused", func(t *testing.T) { refusedStatements(t, buyer, vendor) })
+	if _, err := buyer.Revoke(t.Context(), "ctr_nothing", httpapi.RevokeRequest{}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an unknown contract: %v", err)
+	}
+}
+
+// TestRevocation_Offline: the other party is away, and both revoke meanwhile. Each has its own as the one that counts, and both.
+func TestRevocation_Offline(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	vendor, buyer := start(t, vendorDir), start(t, buyerDir)
+	id := agree(t, buyer)
+	vendor.stop(t)
+	b, err := buyer.Revoke(t.Context(), id, httpapi.RevokeRequest{Reason: "by the buyer"})
+	if err != nil || b.State != store.Revoked {
+		t.Fatalf("%+v %v", b, err)
+	}
+	buyer.stop(t)
+	vendor = start(t, vendorDir)
+	if _, err := vendor.Revoke(t.Context(), id, httpapi.RevokeRequest{Reason: "by the vendor"}); err != nil {
+		t.Fatal(err)
+	}
+	buyer = start(t, buyerDir)
+	four := func(k httpapi.Contract) bool { return len(k.Statements) == 4 }
+	b, v := buyer.until(t, id, four), vendor.until(t, id, four)
+	if b.End.Reason != "by the buyer" || v.End.Reason != "by the vendor" {
+		t.Errorf("buyer %+v, vendor %+v", b.End, v.End)
+	}
+	for _, k := range []httpapi.Contract{b, v} {
+		for _, s := range k.Statements {
+			if a, err := contract.ParseAcknowledgement(s.Document); err == nil && a.Outcome != contract.OutcomeEnded {
+				t.Errorf("outcome %s", a.Outcome)
+			}
+		}
+	}
+	buyer.verified(t, id, "revoked")
+	vendor.verified(t, id, "revoked")
+}
+
+// give puts an answer with its receipt into both stores, as a query does.
+func give(t *testing.T, id string, result string, last byte, buyer, vendor *company, deleteAfter time.Time) {
+	t.Helper()
+	var random [16]byte
+	random[0] = last
+	r := store.Receipt{ID: contract.ReceiptID(random), ContractID: id, Result: canon.Sum([]byte(result)), Bytes: []byte("{}"), Created: time.Now()}
+	for _, c := range []*company{buyer, vendor} {
+		err := c.Store().Update(t.Context(), func(tx store.Tx) error {
+			if c == buyer {
+				if err := tx.PutAnswer(store.Answer{Digest: r.Result, ContractID: id, Bytes: []byte(result), Created: r.Created, DeleteAfter: deleteAfter}); err != nil {
+					return err
+				}
+			}
+			return tx.PutReceipt(r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDeletion: what is due goes by itself, what is not stays until it is asked for, and both sides hold the statements.
+func TestDeletion(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	c := clock.NewFake(time.Now())
+	vendor, buyer := start(t, vendorDir), startAt(t, buyerDir, c)
+	id := agree(t, buyer)
+	give(t, id, "soon", 1, buyer, vendor, c.Now().Add(time.Second))
+	give(t, id, "later", 2, buyer, vendor, c.Now().Add(90*24*time.Hour))
+	give(t, id, "later", 3, buyer, vendor, c.Now().Add(90*24*time.Hour)) // the same rows once more
+	c.Advance(2 * time.Second)
+	b := buyer.until(t, id, has("TreatyDeletion", "TreatyAcknowledgement")) // housekeeping comes around
+	d, err := contract.ParseDeletion(b.Statements[0].Document)
+	if err != nil || len(d.Deleted) != 1 || d.Deleted[0].ResultDigest != canon.Sum([]byte("soon")) || d.Reason != contract.DeletedRetention {
+		t.Fatalf("%+v %v", d, err)
+	}
+	if n, err := buyer.DeleteData(t.Context(), id); err != nil || n != 1 {
+		t.Fatalf("%d, %v", n, err)
+	}
+	buyer.until(t, id, func(k httpapi.Contract) bool { return len(k.Statements) == 4 })
+	var e *httpapi.Error
+	if _, err := buyer.DeleteData(t.Context(), id); !errors.As(err, &e) || e.Code != "NOTHING_HELD" {
+		t.Errorf("again: %v", err)
+	}
+	for _, side := range []*company{buyer, vendor} {
+		d, err := side.Deletions(t.Context(), id)
+		if err != nil || len(d.Results) != 2 || len(d.Statements) != 4 {
+			t.Fatalf("%+v %v", d, err)
+		}
+		for _, r := range d.Results {
+			if r.Statement.IsZero() || r.Held || r.Overdue {
+				t.Errorf("%+v", r)
+			}
+		}
+		side.verified(t, id, "deleted")
+	}
+}
+
+// refusedStatements: a statement about data that the vendor never gave, or about another contract, is answered with a signed
+// refusal, and not kept.
+func refusedStatements(t *testing.T, buyer, vendor *company) {
+	id := agree(t, buyer)
+	k, err := buyer.Contract(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := contract.Parse(k.Contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := contract.Delete(t.Context(), c, c.Parties.Buyer, contract.DeletedEarly,
+		[]contract.Deleted{{ResultDigest: canon.Sum(nil), Receipts: []string{contract.ReceiptID([16]byte{9})}}}, time.Now(), buyer.Talking().Binding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{"deletion": "UNKNOWN_RESULT", "revocation": "MALFORMED"} {
+		a := buyer.notify(t, vendor.Status().DID, kind, s)
+		if a.OK || a.Code != want {
+			t.Errorf("%s: %+v", kind, a)
+		}
+	}
+	// A contract between others is an unknown one, also when it is of this id.
+	other, err := contract.RevokeAs(t.Context(), c, buyer.Status().DID, "x", time.Now(), buyer.Talking().Binding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.ContractID = contract.ID(canon.Sum([]byte("of somebody else")))
+	if a := buyer.notify(t, vendor.Status().DID, "revocation", other); a.OK || a.Code != "UNKNOWN_CONTRACT" {
+		t.Errorf("%+v", a)
+	}
+	if v, err := vendor.Contract(t.Context(), id); err != nil || v.State != store.InForce || len(v.Statements) != 0 {
+		t.Errorf("%+v %v", v, err)
+	}
+}
+
+// notify sends a notice and waits for the answer's event.
+func (c *company) notify(t *testing.T, to, kind string, data any) ledger.NoticeReply {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	id, err := did.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := c.Ask(ctx, id, kind, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ledger.NoticeReply{Kind: kind, OK: a.OK, Code: a.Code, Text: a.Text}
+}
