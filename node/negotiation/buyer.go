@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
-	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -56,12 +55,12 @@ func (s Session) Reject(code, reason string) (Session, Effects, error) {
 }
 
 // accepted builds the contract once the accept's envelope, and with it the transcript, is known.
-func (s Session) accepted(accept canon.Digest) (Session, error) {
-	c, err := s.build(accept)
+func (s Session) accepted(accept *envelope.Envelope) (Session, error) {
+	c, err := s.build(accept.Digest(), accept.From, accept.To)
 	if err != nil {
 		return s, err
 	}
-	s.Contract, s.Transcript = c, accept
+	s.Contract, s.Transcript = c, accept.Digest()
 	return s, nil
 }
 
@@ -142,12 +141,13 @@ func (s Session) draft(ctx context.Context, st *message.Step, signer did.Signer,
 	s.Contract, s.Phase = &c, PhaseActivating
 	fx.Reply = d
 	fx.log(&s, ledger.ContractBuilt, ledger.Built{Digest: digest})
-	fx.log(&s, ledger.ContractProof, ledger.ProofAdded{By: s.Self.String(), KeyID: proof.VerificationMethod, Digest: digest})
+	fx.log(&s, ledger.ContractProof, ledger.ProofAdded{By: s.speaker().String(), KeyID: proof.VerificationMethod, Digest: digest})
 	return s, fx, nil
 }
 
-// active takes the finished contract: the vendor's proof and activation, checked against the vendor's document.
-func (s Session) active(st *message.Step, own, vendor *did.Document, now time.Time) (Session, Effects, error) {
+// active takes the finished contract: our own proof as we made it, and the vendor's proof and activation, checked against the
+// documents of the vendor's line.
+func (s Session) active(st *message.Step, vendor *did.Line, now time.Time) (Session, Effects, error) {
 	var fx Effects
 	if s.Phase != PhaseActivating || st.Step != message.Active {
 		return s, fx, refuse(envelope.CodeUnexpectedType, "contract step %s does not fit phase %s", st.Step, s.Phase)
@@ -163,10 +163,13 @@ func (s Session) active(st *message.Step, own, vendor *did.Document, now time.Ti
 	if !bytes.Equal(ours, theirs) {
 		return s, fx, refuse(envelope.CodeContractMismatch, "the finished contract is not the one that was signed here")
 	}
-	if err := st.Contract.VerifyProofs(own, vendor); err != nil {
+	if len(s.Contract.Proofs) != 1 || !st.Contract.Complete() || st.Contract.Proofs[0] != s.Contract.Proofs[0] {
+		return s, fx, refuse(envelope.CodeProofInvalid, "the buyer's proof is not the one that was made here")
+	}
+	if err := st.Contract.VerifyProofOf(st.Contract.Proofs[1], vendor); err != nil {
 		return s, fx, refuse(envelope.CodeProofInvalid, "%v", err)
 	}
-	if err := st.Activation.Verify(st.Contract, vendor); err != nil {
+	if err := st.Activation.VerifyOf(st.Contract, vendor); err != nil {
 		return s, fx, refuse(envelope.CodeProofInvalid, "activation: %v", err)
 	}
 	s, err = s.inForce(st.Contract, st.Activation, now, &fx)

@@ -21,6 +21,12 @@ import (
 // stored says that the conversation exists.
 func (s *Service) check(ctx context.Context, in *inbound, stored bool, ses Session, now time.Time) error {
 	env := in.env
+	if err := s.follow(ctx, in, ses); err != nil {
+		return err
+	}
+	if err := s.oldWords(ctx, in); err != nil {
+		return err
+	}
 	if stored && (env.Seq <= ses.PeerSeq || ses.Phase.Terminal()) {
 		if err := s.equivocation(ctx, in, ses, now); err != nil {
 			return err
@@ -59,8 +65,11 @@ func (s *Service) check(ctx context.Context, in *inbound, stored bool, ses Sessi
 	if err := s.open(ctx, in, ses); err != nil {
 		return err
 	}
-	if err := s.read(in, ses, onlyWithdraw); err != nil {
+	if err := s.read(in, ses, onlyWithdraw, now); err != nil {
 		return err
+	}
+	if in.ending != nil && in.step == nil {
+		return refuse(envelope.CodeExpired, "expired at %s", env.ExpiresAt)
 	}
 	return s.stands(in, ses, now)
 }
@@ -68,23 +77,21 @@ func (s *Service) check(ctx context.Context, in *inbound, stored bool, ses Sessi
 // settling: a message of this type can settle whether there is a contract. The vendor waits for the buyer's proof, or the
 // buyer, whose proof is out, for the vendor's word.
 func (s *Session) settling(t envelope.Type) bool {
-	switch s.Role {
+	switch s.Role { // what a moved message carries is seen when it is open
 	case message.Vendor:
-		return s.Phase == PhaseAccepted && t == envelope.TypeContract
+		return s.Phase == PhaseAccepted && (t == envelope.TypeContract || t == envelope.TypeMoved)
 	case message.Buyer:
-		return s.Phase == PhaseActivating && (t == envelope.TypeContract || t == envelope.TypeNegotiation)
+		return s.Phase == PhaseActivating && (t == envelope.TypeContract || t == envelope.TypeNegotiation || t == envelope.TypeMoved)
 	}
 	return false
 }
 
 func (s *Service) expect(env *envelope.Envelope, ses Session, now time.Time) envelope.Expect {
 	x := envelope.Expect{
-		Self: ses.Self, Caller: ses.Peer, Seq: ses.Seq + 1, Prev: ses.Head, Agreement: ses.AgreementDigest(), Now: now, Skew: s.cfg.Skew,
+		Self: env.To, Caller: env.From, Seq: ses.Seq + 1, Prev: ses.Head, Agreement: ses.AgreementDigest(), Now: now, Skew: s.cfg.Skew,
 	}
-	if a := ses.Agreement(); a != nil && env.Type != envelope.TypeMetaproto {
-		if _, peer, ok := a.Sides(ses.Self); ok {
-			x.KeyID = peer.SigningKID
-		}
+	if env.Type != envelope.TypeMetaproto {
+		x.KeyID = ses.signs(env.From)
 	}
 	return x
 }
@@ -97,7 +104,7 @@ func (s *Service) outOfTurn(ctx context.Context, err error, in *inbound, ses Ses
 	default:
 		return false
 	}
-	if in.env.Type != envelope.TypeNegotiation || in.env.Seq <= ses.PeerSeq {
+	if in.env.Type != envelope.TypeNegotiation && in.env.Type != envelope.TypeMoved || in.env.Seq <= ses.PeerSeq {
 		return false
 	}
 	if _, err := s.ofConversation(ctx, ses, in.env.Prev); err != nil {
@@ -124,7 +131,7 @@ func (s *Service) open(ctx context.Context, in *inbound, ses Session) error {
 	var with envelope.OpenWith
 	if a := ses.Agreement(); a != nil {
 		own, _, _ := a.Sides(ses.Self)
-		with = envelope.OpenWith{Suite: a.Candidate.HPKESuite, RecipientKID: own.KeyAgreementKID}
+		with = envelope.OpenWith{Suite: a.Candidate.HPKESuite, RecipientKID: ses.recipient(in.env, own.KeyAgreementKID)}
 	}
 	var err error
 	in.opened, err = envelope.Open(ctx, in.env, s.cfg.Keys().Opener, with)
@@ -132,26 +139,32 @@ func (s *Service) open(ctx context.Context, in *inbound, ses Session) error {
 }
 
 // read decodes the body strictly and checks that it speaks for its sender alone (invariant 2, C3).
-func (s *Service) read(in *inbound, ses Session, onlyWithdraw bool) error {
+func (s *Service) read(in *inbound, ses Session, onlyWithdraw bool, now time.Time) error {
+	if err := s.moves(in, ses, now); err != nil {
+		return err
+	}
 	peerRole := message.Vendor
 	if ses.Role == message.Vendor {
 		peerRole = message.Buyer
 	}
 	var err error
 	var from string
-	switch in.env.Type {
+	switch in.kind {
 	case envelope.TypeMetaproto:
+		if onlyWithdraw {
+			return refuse(envelope.CodeOutOfTurn, "only a withdrawal may come out of turn")
+		}
 		return nil
 	case envelope.TypeNegotiation:
-		if in.body, err = message.Parse(in.opened.Body, peerRole); err == nil {
+		if in.body, err = message.Parse(in.content, peerRole); err == nil {
 			from = in.body.From
 		}
 	case envelope.TypeContract:
-		if in.step, err = message.ParseStep(in.opened.Body, peerRole); err == nil {
+		if in.step, err = message.ParseStep(in.content, peerRole); err == nil {
 			from = in.step.From
 		}
 	case envelope.TypeNotice, envelope.TypeMoved:
-		return refuse(envelope.CodeUnexpectedType, "%s messages are not part of a negotiation", in.env.Type)
+		return refuse(envelope.CodeUnexpectedType, "%s messages are not part of a negotiation", in.kind)
 	}
 	if err != nil {
 		return refuse(envelope.CodeMalformed, "%w", err)
@@ -179,8 +192,8 @@ func (s *Service) stands(in *inbound, ses Session, now time.Time) error {
 		return nil
 	}
 	err := s.usable(ses, now)
-	if err == nil && in.env.Type != envelope.TypeMetaproto {
-		err = s.mayContract(in.peer)
+	if err == nil && in.kind != envelope.TypeMetaproto {
+		err = s.mayContract(in.replyTo())
 	}
 	var r *envelope.Refusal
 	if errors.As(err, &r) && in.step != nil && ses.Role == message.Vendor && ses.Phase == PhaseAccepted {
@@ -259,7 +272,7 @@ func (s *Service) equivocation(ctx context.Context, in *inbound, ses Session, no
 // tell, knows that there is no contract. The state stays as it is (invariant 13).
 func (s *Service) checkSettlement(ctx context.Context, in *inbound, ses Session, now time.Time) error {
 	env, over := in.env, refuse(envelope.CodeConversationEnded, "the conversation has ended: %s", ses.Phase)
-	if ses.Role != message.Vendor || ses.Phase == PhaseInForce || ses.Contract == nil || env.Type != envelope.TypeContract {
+	if ses.Role != message.Vendor || ses.Phase == PhaseInForce || ses.Contract == nil || env.Type != envelope.TypeContract && env.Type != envelope.TypeMoved {
 		return over
 	}
 	draft, err := s.ofConversation(ctx, ses, env.Prev)
@@ -282,7 +295,10 @@ func (s *Service) checkSettlement(ctx context.Context, in *inbound, ses Session,
 	if err := s.open(ctx, in, ses); err != nil {
 		return err
 	}
-	return s.read(in, ses, false)
+	if err := s.read(in, ses, false, now); err != nil || in.step != nil {
+		return err
+	}
+	return over
 }
 
 // settle answers it. The two envelopes are all that is added.
@@ -297,8 +313,8 @@ func (s *Service) settle(ctx context.Context, tx store.Tx, ses Session, in *inbo
 	if err != nil {
 		return nil, err
 	}
-	at := ses.received(in.env.Seq, in.env.Digest())
-	env, opened, err := s.build(ctx, at, *d, in.peer, now)
+	at, _ := in.relocated(ses.received(in.env.Seq, in.env.Digest()), now)
+	env, opened, err := s.build(ctx, at, *d, in.replyTo(), now)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
-	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -19,16 +18,24 @@ import (
 	"github.com/treaty-node/treaty/node/store"
 )
 
-// apply is the step itself: a pure function of session, message and time, but for the vendor's signatures.
+// apply is the step itself, after the sender's move if it has moved.
 func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbound, outcome policy.Outcome, now time.Time) (Session, Effects, error) {
+	at, moved := in.relocated(ses, now)
+	next, fx, err := s.step(ctx, tx, at, in, outcome, now)
+	fx.Events = append(moved, fx.Events...)
+	return next, fx, err
+}
+
+// step is a pure function of session, message and time, but for the vendor's signatures.
+func (s *Service) step(ctx context.Context, tx store.Tx, ses Session, in *inbound, outcome policy.Outcome, now time.Time) (Session, Effects, error) {
 	next := ses.received(in.env.Seq, in.env.Digest())
-	if in.env.Type == envelope.TypeMetaproto {
-		next, fx, err := next.Round(in.opened.Body, in.env.KeyID(), in.read, s.cfg.Meta(), now)
+	if in.kind == envelope.TypeMetaproto {
+		next, fx, err := next.Round(in.content, in.roundKey(ses), in.read, s.cfg.Meta(), now)
 		if err == nil && ses.Seq == 0 {
 			fx.Events = append(s.introduction(in, now), fx.Events...)
 		}
 		if err == nil && next.Agreement() != nil {
-			err = s.peerKey(next, in.peer, now)
+			err = s.peerKey(next, in.replyTo(), now)
 		}
 		return next, fx, err
 	}
@@ -44,7 +51,7 @@ func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbou
 		if err != nil {
 			return ses, Effects{}, err
 		}
-		next, fx, err := next.proven(ctx, in.step, in.peer, s.cfg.Keys().Binding, now, head.Hash)
+		next, fx, err := next.proven(ctx, in.step, in.line, s.cfg.Keys().Binding, now, head.Hash)
 		if err == nil {
 			crashpoint.Hit(crashpoint.ContractActivate)
 		}
@@ -57,11 +64,11 @@ func (s *Service) apply(ctx context.Context, tx store.Tx, ses Session, in *inbou
 		return next, fx, err
 	case in.step != nil:
 		crashpoint.Hit(crashpoint.ContractReceived)
-		return next.active(in.step, s.cfg.Keys().Document, in.peer, now)
+		return next.active(in.step, in.line, now)
 	case next.Role == message.Buyer:
 		return next.buyerBody(in.body, now)
 	}
-	next, fx, err := next.vendorBody(in.body, in.env.Digest(), now)
+	next, fx, err := next.vendorBody(in.body, in.env, now)
 	if err != nil || in.body.Scope == nil || next.Phase.Terminal() {
 		return next, fx, err
 	}
@@ -82,7 +89,7 @@ func (s *Service) peerKey(ses Session, doc *did.Document, now time.Time) error {
 	if !ok {
 		return refuse(envelope.CodeAgreementMismatch, "the agreement is not ours")
 	}
-	if _, err := hpke.NamedKey(doc, peer.KeyAgreementKID, a.Candidate.HPKESuite, now); err != nil {
+	if _, _, err := ses.sealedTo(doc, peer.KeyAgreementKID, now); err != nil {
 		return refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
 	}
 	return nil
@@ -125,8 +132,9 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 		if !fx.Aside {
 			next = next.Sent(env.Seq, env.Digest())
 		}
+		next = next.spoken()
 		if next.Role == message.Buyer && next.Phase == PhaseAccepted && next.Contract == nil {
-			if next, err = next.accepted(env.Digest()); err != nil {
+			if next, err = next.accepted(env); err != nil {
 				return next, nil, err
 			}
 		}
@@ -198,8 +206,13 @@ func appendAll(tx store.Tx, entries []ledger.Entry) error {
 
 // build signs and seals our next message: to the peer, by the agreement.
 func (s *Service) build(ctx context.Context, ses Session, d Draft, peer *did.Document, now time.Time) (*envelope.Envelope, envelope.Opened, error) {
+	keys := s.cfg.Keys()
+	d, err := ses.moving(d, keys)
+	if err != nil {
+		return nil, envelope.Opened{}, err
+	}
 	draft := envelope.Draft{
-		Type: d.Type, To: ses.Peer, ContextID: ses.ContextID, Seq: ses.Seq + 1, CreatedAt: now, Lifetime: s.cfg.Lifetime, Prev: ses.Head, Body: d.Body,
+		Type: d.Type, To: ses.listener(), ContextID: ses.ContextID, Seq: ses.Seq + 1, CreatedAt: now, Lifetime: s.cfg.Lifetime, Prev: ses.Head, Body: d.Body,
 	}
 	if !d.Prev.IsZero() {
 		draft.Prev = d.Prev
@@ -208,18 +221,18 @@ func (s *Service) build(ctx context.Context, ses Session, d Draft, peer *did.Doc
 		draft.Lifetime = min(max(d.Expires.Sub(now).Truncate(time.Second), time.Second), envelope.MaxLifetime)
 	}
 	var seal *envelope.SealTo
-	if d.Type != envelope.TypeMetaproto {
+	if d.Type != envelope.TypeMetaproto && d.carries != envelope.TypeMetaproto {
 		a := ses.Agreement()
 		if a == nil || peer == nil {
 			return nil, envelope.Opened{}, errors.New("negotiation: nothing is sealed without an agreement and the peer's document")
 		}
 		_, party, _ := a.Sides(ses.Self)
-		key, err := hpke.NamedKey(peer, party.KeyAgreementKID, a.Candidate.HPKESuite, now)
+		kid, key, err := ses.sealedTo(peer, party.KeyAgreementKID, now)
 		if err != nil {
 			return nil, envelope.Opened{}, refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
 		}
 		draft.Agreement = ses.AgreementDigest()
-		seal = &envelope.SealTo{Suite: a.Candidate.HPKESuite, RecipientKID: party.KeyAgreementKID, Key: key}
+		seal = &envelope.SealTo{Suite: a.Candidate.HPKESuite, RecipientKID: kid, Key: key}
 	}
-	return envelope.Build(ctx, draft, s.cfg.Keys().Binding, seal)
+	return envelope.Build(ctx, draft, keys.Binding, seal)
 }

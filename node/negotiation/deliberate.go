@@ -72,10 +72,10 @@ type Reader interface {
 // interpret has the text of a round read that holds nothing else. Without a reader, or when it fails, the round is answered as
 // if nobody could read.
 func (s *Service) interpret(ctx context.Context, in *inbound, ses *Session) []metaproto.Candidate {
-	if s.cfg.Reader == nil || in.env.Type != envelope.TypeMetaproto || ses.Phase != PhaseMeta {
+	if s.cfg.Reader == nil || in.kind != envelope.TypeMetaproto || ses.Phase != PhaseMeta {
 		return nil
 	}
-	m, err := metaproto.ParseMessage(in.opened.Body)
+	m, err := metaproto.ParseMessage(in.content)
 	if err != nil || len(m.Candidates) > 0 || m.Status != metaproto.StatusNegotiating || m.CandidateProtocols == "" {
 		return nil
 	}
@@ -90,9 +90,15 @@ func (s *Service) interpret(ctx context.Context, in *inbound, ses *Session) []me
 // Undecided lists the vendor's conversations that wait for [Service.Conclude].
 func (s *Service) Undecided(ctx context.Context) (ids []string, err error) {
 	err = s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		list, err := tx.ListConversations(store.ConversationFilter{Own: s.self().String(), Role: string(message.Vendor), Phase: string(PhaseDeciding), Oldest: true})
-		for _, conv := range list {
-			ids = append(ids, conv.ContextID)
+		owns, err := tx.Lineage(s.self().String())
+		for _, own := range owns {
+			list, err := tx.ListConversations(store.ConversationFilter{Own: own, Role: string(message.Vendor), Phase: string(PhaseDeciding), Oldest: true})
+			if err != nil {
+				return err
+			}
+			for _, conv := range list {
+				ids = append(ids, conv.ContextID)
+			}
 		}
 		return err
 	})
@@ -114,7 +120,7 @@ func (s *Service) Conclude(ctx context.Context, contextID string) error {
 	if late, err := s.expire(ctx, conv, ses); late || err != nil {
 		return settled(err)
 	}
-	peer, err := s.cfg.Resolver.Resolve(ctx, ses.Peer)
+	ses, peer, err := s.reach(ctx, ses.present(s.cfg.Keys()))
 	if err != nil {
 		return err
 	}
@@ -173,7 +179,11 @@ func (s *Service) askOf(ctx context.Context, ses Session) (Ask, error) {
 	if err != nil {
 		return Ask{}, err
 	}
-	body, err := message.Parse(rec.Plaintext, message.Buyer)
+	said, err := content(rec)
+	if err != nil {
+		return Ask{}, err
+	}
+	body, err := message.Parse(said, message.Buyer)
 	if err != nil {
 		return Ask{}, err
 	}

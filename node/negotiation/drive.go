@@ -127,7 +127,10 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 			continue
 		}
 		if err == nil && route == nil {
-			route, err = s.cfg.Connector.Connect(ctx, ses.Peer)
+			var at Session
+			if at, _, err = s.reach(ctx, ses); err == nil {
+				route, err = s.cfg.Connector.Connect(ctx, at.listener())
+			}
 		}
 		if err == nil {
 			err = s.turn(ctx, route, conv, ses)
@@ -179,7 +182,7 @@ func internal(err error) error {
 
 func (s *Service) find(ctx context.Context, id string) (conv store.Conversation, ses Session, err error) {
 	err = s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		if conv, err = tx.FindConversation(s.self().String(), id); err != nil {
+		if conv, err = findOwn(tx, s.self(), id); err != nil {
 			return err
 		}
 		ses, err = decodeSession(conv)
@@ -248,13 +251,13 @@ func (s *Service) answered(ctx context.Context, ses Session, raw []byte) (Result
 	if in.env, err = envelope.Parse(raw, 0); err != nil {
 		return none(err)
 	}
-	if in.peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err != nil {
-		return Result{}, err
+	if in.env.From != ses.Peer && in.env.From != ses.listener() && !did.SameSubject(ses.Peer, in.env.From) || in.env.Signer() != in.env.From {
+		return none(refuse(envelope.CodeWrongSender, "answered by %s, signed by %s", in.env.From, in.env.Signer()))
 	}
-	if err := in.env.VerifyWith(in.peer, s.cfg.Now()); err != nil {
+	if err := s.sender(ctx, in, did.DID{}); err != nil {
 		return none(err)
 	}
-	if err := in.env.CheckParties(ses.Self, ses.Peer); err != nil {
+	if err := s.authentic(in); err != nil {
 		return none(err)
 	}
 	if in.env.ContextID != ses.ContextID {
@@ -286,7 +289,7 @@ func (s *Service) next(ctx context.Context, route Route, conv store.Conversation
 	if err != nil {
 		return internal(err)
 	}
-	peer, err := s.cfg.Resolver.Resolve(ctx, ses.Peer)
+	ses, peer, err := s.reach(ctx, ses.present(s.cfg.Keys()))
 	if err != nil {
 		return err
 	}
@@ -344,7 +347,9 @@ func (s *Service) tell(ctx context.Context, route Route, conv store.Conversation
 		if s.cfg.Connector == nil {
 			return
 		}
-		route, err = s.cfg.Connector.Connect(ctx, ses.Peer)
+		if ses, _, err = s.reach(ctx, ses); err == nil {
+			route, err = s.cfg.Connector.Connect(ctx, ses.listener())
+		}
 	}
 	if err == nil {
 		_, err = route.Send(ctx, transport(ses), ses.ContextID, conv.TaskID, raw)
@@ -369,7 +374,7 @@ func (s *Service) giveUp(ctx context.Context, route Route, ses Session, r *envel
 	next, fx := cur.Fail(code, reason)
 	var peer *did.Document
 	if cur.Agreement() != nil && r.Code != envelope.CodeConversationEnded && r.Code != envelope.CodeEquivocation {
-		if peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err == nil {
+		if cur, peer, err = s.reach(ctx, cur.present(s.cfg.Keys())); err == nil {
 			if next, fx, err = cur.leave(PhaseFailed, code, reason); err != nil {
 				return internal(err)
 			}
@@ -434,12 +439,18 @@ var openPhases = []Phase{PhaseMeta, PhaseAsking, PhaseDeciding, PhaseOffered, Ph
 func (s *Service) each(ctx context.Context, role message.Role, f func(store.Conversation, Session) error) error {
 	var open []store.Conversation
 	err := s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		for _, p := range openPhases {
-			list, err := tx.ListConversations(store.ConversationFilter{Own: s.self().String(), Role: string(role), Phase: string(p), Oldest: true})
-			if err != nil {
-				return err
+		owns, err := tx.Lineage(s.self().String())
+		if err != nil {
+			return err
+		}
+		for _, own := range owns {
+			for _, p := range openPhases {
+				list, err := tx.ListConversations(store.ConversationFilter{Own: own, Role: string(role), Phase: string(p), Oldest: true})
+				if err != nil {
+					return err
+				}
+				open = append(open, list...)
 			}
-			open = append(open, list...)
 		}
 		return nil
 	})
@@ -472,14 +483,18 @@ func (s *Service) Withdraw(ctx context.Context, id, reason string) error {
 		if ses.Leaving && !ses.Phase.Terminal() {
 			return nil // said already
 		}
+		ses = ses.present(s.cfg.Keys())
+		reached, peer, unreachable := s.reach(ctx, ses)
+		if unreachable == nil {
+			ses = reached
+		}
 		next, fx, err := ses.Withdraw(reason)
 		if err != nil {
 			return err
 		}
-		var peer *did.Document
 		if ses.Agreement() == nil {
 			fx.Reply = nil // before there is an agreement nothing can be sealed; the rounds simply time out over there
-		} else if peer, err = s.cfg.Resolver.Resolve(ctx, ses.Peer); err != nil {
+		} else if err = unreachable; err != nil {
 			if !fx.Aside {
 				fx.Reply = nil // nobody to tell; what ended here cannot go on there
 			} else {

@@ -33,6 +33,8 @@ type Keys struct {
 	Document        *did.Document // the node's own, as published
 	// Owns says whether a DID is this node's own: the document's, or one that it has moved on from. Nil: only the document's.
 	Owns func(did.DID) bool
+	// Former is the last document of a DID that this node has moved on from, nil for others.
+	Former func(did.DID) *did.Document
 }
 
 // Resolver returns verified documents only; it fails closed (invariant 12).
@@ -75,12 +77,13 @@ type Decider interface {
 	Decide(ctx context.Context, ask Ask, now time.Time) (policy.Outcome, error)
 }
 
-// Config sets up a Service. All fields are needed except Decider (no dataset on offer), Drafter and Adviser (code decides alone),
-// Reader (texts are not read), Connector (never a buyer), MaxOpen, PerHour, Sleep and Log.
+// Config sets up a Service. All fields are needed except Lines (nobody moves), Decider (no dataset on offer), Drafter and Adviser
+// (code decides alone), Reader (texts are not read), Connector (never a buyer), MaxOpen, PerHour, Sleep and Log.
 type Config struct {
 	Keys      func() Keys
 	Store     store.Store
 	Resolver  Resolver
+	Lines     Lines
 	Contracts func(did.DID) error // trust policy: may it contract?
 	Meta      func() metaproto.Policy
 	Decider   Decider
@@ -152,12 +155,18 @@ func (s *Service) self() did.DID { return s.cfg.Keys().Document.ID() }
 
 // inbound is a verified message on its way into the conversation.
 type inbound struct {
-	env    *envelope.Envelope
-	raw    []byte
-	peer   *did.Document
-	opened envelope.Opened
-	body   *message.Body
-	step   *message.Step
+	env     *envelope.Envelope
+	raw     []byte
+	peer    *did.Document // of from: what it was signed under
+	opened  envelope.Opened
+	kind    envelope.Type // what it is, or carries when it is a move
+	content []byte        // its body, or what that carries
+	body    *message.Body
+	step    *message.Step
+
+	moved     *message.Moved // its sender goes on under another DID
+	line      *did.Line      // of the sender, from the DID that the conversation began with; verified
+	successor *did.Document  // from has one by now, and this is its document
 
 	read []metaproto.Candidate // what the text of a round without candidates was taken to mean
 
@@ -176,17 +185,14 @@ func (s *Service) Receive(ctx context.Context, caller did.DID, raw []byte) (Resu
 	if err != nil {
 		return Result{}, s.refused(ctx, caller, nil, err)
 	}
-	if env.From != caller || env.Signer() != caller {
+	if env.Signer() != env.From {
 		return Result{}, s.refused(ctx, caller, env, refuse(envelope.CodeWrongSender, "sent by %s, signed by %s, called by %s", env.From, env.Signer(), caller))
 	}
 	in := &inbound{env: env, raw: raw}
-	if in.peer, err = s.cfg.Resolver.Resolve(ctx, caller); err != nil {
-		return Result{}, s.refused(ctx, caller, env, unresolved(err))
-	}
-	if err := env.VerifyWith(in.peer, s.cfg.Now()); err != nil {
+	if err := s.sender(ctx, in, caller); err != nil {
 		return Result{}, s.refused(ctx, caller, env, err)
 	}
-	if err := env.CheckParties(s.self(), caller); err != nil {
+	if err := s.authentic(in); err != nil {
 		return Result{}, s.refused(ctx, caller, env, err)
 	}
 	for range maxAttempts {
@@ -207,6 +213,22 @@ func (s *Service) Receive(ctx context.Context, caller did.DID, raw []byte) (Resu
 		return res, nil
 	}
 	return Result{}, refuse(envelope.CodeUnavailable, "the conversation is busy; send the same message again")
+}
+
+// authentic checks the signature, and that the message is for this node. Who may speak for its sender was checked before.
+func (s *Service) authentic(in *inbound) error {
+	env, at := in.env, s.cfg.Now()
+	if in.successor != nil {
+		at = env.Created() // its keys have ended since
+	}
+	if err := env.VerifyWith(in.peer, at); err != nil {
+		return err
+	}
+	self := s.self()
+	if s.cfg.Keys().owns(env.To) {
+		self = env.To
+	}
+	return env.CheckParties(self, env.From)
 }
 
 // unresolved tells a peer that is refused from one whose document cannot be had at the moment. Either way nothing is
@@ -231,9 +253,8 @@ type found struct {
 
 // look finds the answer to an exact repetition in the record, however old it is, or else the conversation.
 func (s *Service) look(ctx context.Context, in *inbound) (f found, err error) {
-	own, peer := in.env.To.String(), in.env.From.String()
 	err = s.cfg.Store.View(ctx, func(tx store.Tx) error {
-		f.conv, err = tx.GetConversation(own, peer, in.env.ContextID)
+		f.conv, err = conversationOf(tx, in.env)
 		if errors.Is(err, store.ErrNotFound) {
 			f.conv, f.ses, err = s.fresh(in, s.cfg.Now())
 			return err
@@ -244,7 +265,7 @@ func (s *Service) look(ctx context.Context, in *inbound) (f found, err error) {
 		if f.ses, err = decodeSession(f.conv); err != nil || in.env.Seq > f.ses.PeerSeq && !f.ses.Phase.Terminal() {
 			return err // not taken yet
 		}
-		rec, err := tx.GetEnvelope(own, in.env.Digest())
+		rec, err := tx.GetEnvelope(f.conv.Own, in.env.Digest())
 		if errors.Is(err, store.ErrNotFound) || err == nil && (rec.Direction != store.In || !bytes.Equal(rec.Bytes, in.raw)) {
 			return nil
 		}
@@ -252,7 +273,7 @@ func (s *Service) look(ctx context.Context, in *inbound) (f found, err error) {
 			return err
 		}
 		res := result(f.conv, f.ses)
-		reply, err := tx.ReplyOf(own, rec.Digest)
+		reply, err := tx.ReplyOf(f.conv.Own, rec.Digest)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -283,11 +304,12 @@ func result(c store.Conversation, ses Session) Result {
 func (s *Service) receive(ctx context.Context, in *inbound, f found) (Result, error) {
 	now := s.cfg.Now()
 	conv, ses := f.conv, f.ses
-	in.inOrder, in.ending, in.body, in.step = false, nil, nil, nil
+	in.inOrder, in.ending, in.body, in.step, in.moved = false, nil, nil, nil, nil
 	if err := s.check(ctx, in, conv.Version > 0, ses, now); err != nil {
 		return Result{}, err
 	}
 	crashpoint.Hit(crashpoint.EnvelopeVerified)
+	ses = ses.present(s.cfg.Keys())
 
 	outcome, err := s.decide(ctx, in, &ses, now)
 	if err != nil {
@@ -313,7 +335,7 @@ func (s *Service) receive(ctx context.Context, in *inbound, f found) (Result, er
 		if err != nil {
 			return err
 		}
-		next, reply, err := s.commit(ctx, tx, &conv, next, fx, in, in.peer, at)
+		next, reply, err := s.commit(ctx, tx, &conv, next, fx, in, in.replyTo(), at)
 		if err != nil {
 			return err
 		}
@@ -403,12 +425,27 @@ func (s *Service) fresh(in *inbound, now time.Time) (store.Conversation, Session
 	if env.Type != envelope.TypeMetaproto {
 		return store.Conversation{}, Session{}, refuse(envelope.CodeNoAgreement, "a conversation begins with the meta-protocol rounds")
 	}
-	if err := s.mayContract(in.peer); err != nil {
+	binding, kex := keys.Binding.KeyID(), keys.KeyAgreementKID
+	if env.To != keys.Document.ID() {
+		// The buyer did not know yet that this node has moved. The rounds begin under the DID that it knows.
+		former := keys.former(env.To)
+		if former == nil {
+			return store.Conversation{}, Session{}, refuse(envelope.CodeWrongRecipient, "the message is for %s", env.To)
+		}
+		var err error
+		if binding, err = former.BindingKeyID(); err == nil {
+			kex, _, err = hpke.SelectKey(former, hpke.SuiteX25519, former.ProofCreated())
+		}
+		if err != nil {
+			return store.Conversation{}, Session{}, refuse(envelope.CodeWrongRecipient, "%w", err)
+		}
+	}
+	if err := s.mayContract(in.replyTo()); err != nil {
 		return store.Conversation{}, Session{}, err
 	}
 	meta, err := metaproto.New(metaproto.Config{
 		Role: metaproto.Responder, ContextID: env.ContextID, Self: env.To, Peer: env.From,
-		SigningKID: keys.Binding.KeyID(), KeyAgreementKID: keys.KeyAgreementKID,
+		SigningKID: binding, KeyAgreementKID: kex,
 	}, s.cfg.Meta(), now)
 	if err != nil {
 		return store.Conversation{}, Session{}, err

@@ -75,6 +75,12 @@ type Session struct {
 	// Leaving: the buyer withdrew when its proof was out already. The vendor's commit order decides; its signed word ends it.
 	Leaving bool `json:"leaving,omitempty"`
 
+	// A side that has moved to another DID since the beginning: its address, and the DID of its last message here.
+	SelfNow  *Address `json:"selfNow,omitempty"`
+	PeerNow  *Address `json:"peerNow,omitempty"`
+	SelfSaid did.DID  `json:"selfSaid,omitzero"`
+	PeerSaid did.DID  `json:"peerSaid,omitzero"`
+
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
 
@@ -89,6 +95,8 @@ type Draft struct {
 	Body    []byte
 	Expires time.Time    // zero: the configured lifetime
 	Prev    canon.Digest // zero: the conversation's last message
+
+	carries envelope.Type // of a moved message: what it carries
 }
 
 // Effects are what a step wants recorded and sent, beside the new state.
@@ -306,7 +314,7 @@ func (s *Session) peerSpokeLast() bool { return s.Seq > 0 && s.Seq == s.PeerSeq 
 
 // body makes a negotiation message of our own.
 func (s *Session) body(b message.Body) (*Draft, error) {
-	b.From = s.Self.String()
+	b.From = s.speaker().String()
 	if err := s.checkVersion(&b); err != nil {
 		return nil, err
 	}
@@ -344,7 +352,7 @@ func (s *Session) ContractVersion() (int, bool) {
 
 // step makes a contract message of our own.
 func (s *Session) step(st message.Step) (*Draft, error) {
-	st.From = s.Self.String()
+	st.From = s.speaker().String()
 	data, err := st.Marshal(s.Role)
 	if err != nil {
 		return nil, err
@@ -368,7 +376,7 @@ func (s Session) Withdraw(reason string) (Session, Effects, error) {
 	}
 	s.Leaving, d.Prev = true, s.Acked
 	fx.Reply, fx.Aside = d, true
-	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.Self.String(), Reason: clip(reason)})
+	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.speaker().String(), Reason: clip(reason)})
 	return s, fx, nil
 }
 
@@ -380,13 +388,13 @@ func (s Session) leave(p Phase, code, reason string) (Session, Effects, error) {
 		return s, fx, err
 	}
 	fx.Reply, d.Prev = d, s.Acked // it follows the last message that both sides are known to hold
-	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.Self.String(), Reason: clip(reason)})
+	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.speaker().String(), Reason: clip(reason)})
 	return s.end(p, code, reason, &fx), fx, nil
 }
 
 // withdrawn takes the peer's withdrawal, which may come out of turn.
 func (s Session) withdrawn(b *message.Body, fx Effects) (Session, Effects) {
-	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.Peer.String(), Reason: clip(b.Reason)})
+	fx.log(&s, ledger.NegotiationWithdrawn, ledger.Withdrawn{By: s.listener().String(), Reason: clip(b.Reason)})
 	return s.end(PhaseWithdrawn, "WITHDRAWN", b.Reason, &fx), fx
 }
 
@@ -409,12 +417,9 @@ func (s Session) Fail(code, reason string) (Session, Effects) {
 	return s.end(PhaseFailed, code, reason, &fx), fx
 }
 
-// build makes the contract that accepting the standing offer leads to.
-func (s *Session) build(transcript canon.Digest) (*contract.Contract, error) {
-	buyer, vendor := s.Self, s.Peer
-	if s.Role == message.Vendor {
-		buyer, vendor = s.Peer, s.Self
-	}
+// build makes the contract that accepting the standing offer leads to. Its parties are the DIDs in the header of the accept: both
+// sides have the same bytes of it, however often either has moved before or moves afterwards.
+func (s *Session) build(transcript canon.Digest, buyer, vendor did.DID) (*contract.Contract, error) {
 	return contract.Build(s.Offer, contract.Parties{Buyer: buyer.String(), Vendor: vendor.String()}, s.AgreementDigest(), transcript)
 }
 

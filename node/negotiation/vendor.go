@@ -58,7 +58,7 @@ func (s Session) Rejected(code, reason string, fx Effects) (Session, Effects, er
 }
 
 // accept takes the buyer's accept: of exactly the last unexpired offer, or it changes nothing (invariant 4, C7).
-func (s Session) accept(b *message.Body, accept canon.Digest, now time.Time) (Session, Effects, error) {
+func (s Session) accept(b *message.Body, accept *envelope.Envelope, now time.Time) (Session, Effects, error) {
 	var fx Effects
 	if s.Phase != PhaseOffered {
 		return s, fx, refuse(envelope.CodeNotLastOffer, "there is no offer to accept in phase %s", s.Phase)
@@ -74,7 +74,7 @@ func (s Session) accept(b *message.Body, accept canon.Digest, now time.Time) (Se
 		return s, fx, refuse(envelope.CodeOfferExpired, "the offer expired at %s; propose again for a new one", s.Offer.ExpiresAt)
 	}
 	fx.log(&s, ledger.AcceptReceived, ledger.Accept{OfferDigest: digest})
-	c, err := s.build(accept)
+	c, err := s.build(accept.Digest(), accept.From, accept.To)
 	if err != nil {
 		return s, fx, err
 	}
@@ -85,7 +85,7 @@ func (s Session) accept(b *message.Body, accept canon.Digest, now time.Time) (Se
 	if fx.Reply, err = s.step(message.Step{Step: message.Draft, Contract: c, Digest: cd}); err != nil {
 		return s, fx, err
 	}
-	s.Contract, s.Transcript, s.Phase = c, accept, PhaseAccepted
+	s.Contract, s.Transcript, s.Phase = c, accept.Digest(), PhaseAccepted
 	fx.log(&s, ledger.ContractBuilt, ledger.Built{Digest: cd})
 	return s, fx, nil
 }
@@ -93,7 +93,7 @@ func (s Session) accept(b *message.Body, accept canon.Digest, now time.Time) (Se
 // proven takes the buyer's proof, adds the vendor's and activates. It runs inside the transaction that stores the result,
 // so that now and logHead are the transaction's. After acceptBy it answers with a signed rejection: both sides then hold
 // the proof that there is no contract.
-func (s Session) proven(ctx context.Context, st *message.Step, buyer *did.Document, signer did.Signer, now time.Time, logHead canon.Digest) (Session, Effects, error) {
+func (s Session) proven(ctx context.Context, st *message.Step, buyer *did.Line, signer did.Signer, now time.Time, logHead canon.Digest) (Session, Effects, error) {
 	var fx Effects
 	if s.Phase != PhaseAccepted || st.Step != message.Proof {
 		return s, fx, refuse(envelope.CodeUnexpectedType, "contract step %s does not fit phase %s", st.Step, s.Phase)
@@ -109,13 +109,13 @@ func (s Session) proven(ctx context.Context, st *message.Step, buyer *did.Docume
 	if acceptBy, err := contract.ParseTime(c.AcceptBy); err != nil || now.After(acceptBy) {
 		return s.late(fx) // whatever the proof is worth
 	}
-	if err := c.VerifyProof(*st.Proof, buyer); err != nil {
+	if err := c.VerifyProofOf(*st.Proof, buyer); err != nil {
 		return s, fx, refuse(envelope.CodeProofInvalid, "%v", err)
 	}
 	if err := c.AddProof(*st.Proof); err != nil {
 		return s, fx, refuse(envelope.CodeProofInvalid, "%v", err)
 	}
-	fx.log(&s, ledger.ContractProof, ledger.ProofAdded{By: s.Peer.String(), KeyID: st.Proof.VerificationMethod, Digest: digest})
+	fx.log(&s, ledger.ContractProof, ledger.ProofAdded{By: s.listener().String(), KeyID: st.Proof.VerificationMethod, Digest: digest})
 	activation, err := contract.Activate(ctx, &c, now, logHead, signer)
 	if errors.Is(err, contract.ErrLate) {
 		return s.late(fx)
@@ -143,13 +143,13 @@ func (s Session) late(fx Effects) (Session, Effects, error) {
 }
 
 // vendorBody takes a negotiation message of the buyer other than a proposal.
-func (s Session) vendorBody(b *message.Body, digest canon.Digest, now time.Time) (Session, Effects, error) {
+func (s Session) vendorBody(b *message.Body, env *envelope.Envelope, now time.Time) (Session, Effects, error) {
 	var fx Effects
 	switch b.Intent {
 	case message.Propose, message.Counter:
 		return s.asked(b)
 	case message.Accept:
-		return s.accept(b, digest, now)
+		return s.accept(b, env, now)
 	case message.Reject:
 		return s.end(PhaseRejected, b.Code, b.Reason, &fx), fx, nil
 	case message.Withdraw:
