@@ -118,7 +118,13 @@ func (w *world) oneEffect(id string) {
 			if (p == w.buyer) == in {
 				sender = message.Vendor
 			}
-			if b, err := message.Parse(e.Plaintext, sender); err == nil {
+			body := e.Plaintext
+			if env, err := envelope.Parse(e.Bytes, 0); err == nil && env.Type == envelope.TypeMoved {
+				m, err := message.ParseMoved(body, env.From)
+				fatal(w.tb, err)
+				body = m.Body
+			}
+			if b, err := message.Parse(body, sender); err == nil {
 				switch kind := string(b.Intent); {
 				case (kind == "propose" || kind == "counter") && sender == message.Buyer && in:
 					want[ledger.ProposalReceived]++
@@ -145,7 +151,7 @@ func (w *world) oneEffect(id string) {
 				w.tb.Fatalf("%s: %d times in the log", kind, n)
 			}
 		}
-		if _, err := ledger.VerifyChain(ledger.Genesis(p.id.String()), p.events(w.tb)); err != nil {
+		if _, err := ledger.VerifyChain(ledger.Genesis(p.born.String()), p.events(w.tb)); err != nil {
 			w.tb.Fatal(err)
 		}
 	}

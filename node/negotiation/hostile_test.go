@@ -541,7 +541,7 @@ func TestC13_EventsTellOfEveryStep(t *testing.T) {
 			}
 			rest = after
 		}
-		if _, err := ledger.VerifyChain(ledger.Genesis(p.id.String()), p.events(t)); err != nil {
+		if _, err := ledger.VerifyChain(ledger.Genesis(p.born.String()), p.events(t)); err != nil {
 			t.Error(err)
 		}
 	}

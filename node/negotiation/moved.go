@@ -5,11 +5,13 @@ package negotiation
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation/message"
@@ -190,6 +192,14 @@ func (s *Service) oldWords(ctx context.Context, in *inbound) error {
 // moves reads what a message says of its sender's move, and what the message itself then is. It was opened before.
 func (s *Service) moves(in *inbound, ses Session, now time.Time) error {
 	in.kind, in.content = in.env.Type, in.opened.Body
+	if in.env.From != ses.Peer {
+		if kid, err := in.peer.BindingKeyID(); err != nil || kid != in.env.KeyID() {
+			return refuse(envelope.CodeBadSignature, "a successor signs with its binding key")
+		}
+	}
+	if in.place(in.env.From.String()) < in.place(ses.heard().String()) && !ses.Phase.Terminal() {
+		return refuse(envelope.CodeWrongSender, "%s has spoken here already, which followed %s", ses.heard(), in.env.From)
+	}
 	switch {
 	case in.env.Type != envelope.TypeMoved && in.env.From != ses.heard() && !ses.Phase.Terminal():
 		return refuse(envelope.CodeUnexpectedType, "a side that goes on under another DID says so with a moved message")
@@ -204,16 +214,18 @@ func (s *Service) moves(in *inbound, ses Session, now time.Time) error {
 	if (in.env.Sealed == nil) != (in.kind == envelope.TypeMetaproto) {
 		return refuse(envelope.CodeMalformed, "a moved message is sealed as what it carries")
 	}
-	if old := ses.heard(); m.Old != old.String() && !ses.Phase.Terminal() {
-		return refuse(envelope.CodeWrongSender, "the last message was by %s", old)
-	}
-	if kid, err := in.peer.BindingKeyID(); err != nil || kid != in.env.KeyID() {
-		return refuse(envelope.CodeBadSignature, "a move is signed by the binding key")
+	if old := in.place(m.Old); old < 0 || old >= in.place(in.env.From.String()) {
+		return refuse(envelope.CodeWrongSender, "%s was never %s", in.env.From, contract.Echo(m.Old))
 	}
 	if _, err := hpke.NamedKey(in.peer, m.KeyAgreementKID, ses.suite(), now); err != nil {
 		return refuse(envelope.CodeSuiteMismatch, "the key-agreement key that the move names: %w", err)
 	}
 	return nil
+}
+
+// place is where in its sender's line a DID stands, -1 for nowhere.
+func (in *inbound) place(id string) int {
+	return slices.IndexFunc(in.line.Stations(), func(s did.Station) bool { return s.ID().String() == id })
 }
 
 // suite is the agreed one, or the one that everybody has.
@@ -257,14 +269,14 @@ func (in *inbound) roundKey(ses Session) string {
 func (in *inbound) relocated(ses Session, now time.Time) (Session, []ledger.Entry) {
 	before := ses.listener()
 	switch {
-	case in.moved != nil:
-		ses.PeerNow = &Address{DID: in.env.From, SigningKID: in.env.KeyID(), KeyAgreementKID: in.moved.KeyAgreementKID}
-	case in.successor != nil && in.successor.ID() != before:
+	case in.successor != nil:
 		a, err := addressOf(in.successor, ses.suite(), now)
 		if err != nil {
 			break // it has no key for the suite; the answer goes where the agreement says
 		}
 		ses.PeerNow = a
+	case in.moved != nil:
+		ses.PeerNow = &Address{DID: in.env.From, SigningKID: in.env.KeyID(), KeyAgreementKID: in.moved.KeyAgreementKID}
 	}
 	if in.env.From != ses.heard() {
 		ses.PeerSaid = in.env.From
@@ -317,13 +329,18 @@ func (s *Service) reach(ctx context.Context, ses Session) (Session, *did.Documen
 	return ses, line.Current(), nil
 }
 
-// moving wraps a draft in this side's move, when its last message was under another DID.
+// moving wraps a draft in this side's move, when its last message was under another DID; and again when it is said out of turn, as
+// the other side may not have had that message.
 func (s *Session) moving(d Draft, k Keys) (Draft, error) {
-	if s.speaker() == s.said() {
-		return d, nil
+	old := s.said()
+	if s.speaker() == old {
+		if d.Prev.IsZero() || old == s.Self {
+			return d, nil
+		}
+		old = s.Self
 	}
 	m := message.Moved{
-		Type: message.MovedType, Old: s.said().String(), Document: k.Document.Hash(), KeyAgreementKID: s.SelfNow.KeyAgreementKID,
+		Type: message.MovedType, Old: old.String(), Document: k.Document.Hash(), KeyAgreementKID: s.SelfNow.KeyAgreementKID,
 		Carries: string(d.Type), Body: d.Body,
 	}
 	body, err := m.Marshal(s.speaker())

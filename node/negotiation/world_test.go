@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
@@ -56,7 +58,7 @@ retention_days: {wanted: 365, minimum: 30}
 
 // party is a company: keys from a seed, a document, a store of its own, and a service over it.
 type party struct {
-	id                               did.DID
+	id, born                         did.DID // of now, and of the beginning
 	doc                              *did.Document
 	binding, second, human, recovery did.Signer
 	kex                              did.PrivateKey
@@ -72,6 +74,9 @@ type party struct {
 	resolving                        func(did.DID) error
 	decisions                        int
 	signing                          did.PrivateKey
+	former                           map[did.DID]*did.Document // deactivated, see move
+	oldKex                           map[string]did.PrivateKey
+	stale                            map[did.DID]bool // cached as it was before the move
 }
 
 // world is two companies and an outsider, a clock that stands still, and a wire between them.
@@ -80,7 +85,9 @@ type world struct {
 	mu                   sync.Mutex
 	at                   time.Time
 	parties              map[did.DID]*party
+	gone                 map[did.DID]*did.Station // of DIDs with a successor
 	buyer, vendor, third *party
+	first                did.DID // a party had it before it moved
 	// wire carries a message of the buyer; deliver hands bytes to the vendor. nil: faithfully.
 	wire func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error)
 }
@@ -113,6 +120,13 @@ func (r resolverOf) Resolve(_ context.Context, id did.DID) (*did.Document, error
 		if err := r.of.resolving(id); err != nil {
 			return nil, err
 		}
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if gone := r.w.gone[id]; gone != nil && !r.of.stale[id] {
+		return nil, &resolver.Error{Code: resolver.CodeDeactivated, DID: id, Document: gone.Gone, Successor: gone.Gone.SuccessorDID()}
+	} else if gone != nil {
+		return gone.Document, nil
 	}
 	if p := r.w.parties[id]; p != nil {
 		return p.doc, nil
@@ -158,6 +172,7 @@ func newParty(tb testing.TB, name string) *party {
 	_, err = p.doc.Verify(start)
 	fatal(tb, err)
 	p.kexID = did.KeyID(p.id, "kex", p.kex.Public())
+	p.born = p.id
 	return p
 }
 
@@ -184,7 +199,7 @@ func newWorld(tb testing.TB) *world { return newWorldIn(tb, tb.TempDir()) }
 
 func newWorldIn(tb testing.TB, dir string) *world {
 	tb.Helper()
-	w := &world{tb: tb, at: start, parties: map[did.DID]*party{}}
+	w := &world{tb: tb, at: start, parties: map[did.DID]*party{}, gone: map[did.DID]*did.Station{}}
 	w.buyer, w.vendor, w.third = newParty(tb, "buyer"), newParty(tb, "vendor"), newParty(tb, "other")
 	rules, err := policy.ParseVendor([]byte(vendorPolicy))
 	fatal(tb, err)
@@ -219,14 +234,22 @@ func (w *world) close() {
 	w.vendor.db.Close()
 }
 
+// keys are those of the moment.
+func (p *party) keys() negotiation.Keys {
+	ring := map[string]did.PrivateKey{p.kexID: p.kex}
+	maps.Copy(ring, p.oldKex)
+	return negotiation.Keys{
+		Binding: p.binding, KeyAgreementKID: p.kexID, Document: p.doc, Opener: hpke.NewKeyring(ring),
+		Owns:   func(id did.DID) bool { return p.former[id] != nil },
+		Former: func(id did.DID) *did.Document { return p.former[id] },
+	}
+}
+
 // serve makes a new service over the party's store, as a restart does.
 func (w *world) serve(p *party) {
-	keys := negotiation.Keys{
-		Binding: p.binding, KeyAgreementKID: p.kexID, Document: p.doc, Opener: hpke.NewKeyring(map[string]did.PrivateKey{p.kexID: p.kex}),
-	}
 	p.svc = negotiation.New(negotiation.Config{
-		Keys:  func() negotiation.Keys { return keys },
-		Store: p.store, Resolver: resolverOf{w, p},
+		Keys:  p.keys,
+		Store: p.store, Resolver: resolverOf{w, p}, Lines: w.lines(p),
 		Contracts: func(id did.DID) error {
 			if p.contracts != nil {
 				return p.contracts(id)
@@ -257,7 +280,7 @@ func (w *world) restart(p *party) {
 
 // Connect implements negotiation.Connector: whoever is not the peer sends.
 func (w *world) Connect(_ context.Context, peer did.DID) (negotiation.Route, error) {
-	if peer == w.buyer.id {
+	if did.SameSubject(peer, w.buyer.id) {
 		return &route{w, w.vendor, w.buyer}, nil
 	}
 	return &route{w, w.buyer, w.vendor}, nil
@@ -327,10 +350,21 @@ func (p *party) view(tb testing.TB, f func(store.Tx) error) {
 	fatal(tb, p.db.View(context.Background(), f))
 }
 
+// find looks for a conversation under every DID that the party has had.
+func (p *party) find(tx store.Tx, id string) (c store.Conversation, err error) {
+	owns, err := tx.Lineage(p.id.String())
+	for _, own := range owns {
+		if c, err = tx.FindConversation(own, id); err == nil {
+			return c, nil
+		}
+	}
+	return c, err
+}
+
 func (p *party) session(tb testing.TB, id string) (ses negotiation.Session) {
 	tb.Helper()
 	p.view(tb, func(tx store.Tx) error {
-		conv, err := tx.FindConversation(p.id.String(), id)
+		conv, err := p.find(tx, id)
 		if err != nil {
 			return err
 		}
@@ -342,7 +376,7 @@ func (p *party) session(tb testing.TB, id string) (ses negotiation.Session) {
 func (p *party) envelopes(tb testing.TB, id string) (list []store.EnvelopeRecord) {
 	tb.Helper()
 	p.view(tb, func(tx store.Tx) error {
-		conv, err := tx.FindConversation(p.id.String(), id)
+		conv, err := p.find(tx, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil // it never heard of it
 		}

@@ -87,8 +87,9 @@ type Config struct {
 type Service struct {
 	cfg Config
 
-	mu     sync.Mutex
-	logged map[did.DID]told // refusals, by where the walk began
+	mu      sync.Mutex
+	logged  map[did.DID]told      // refusals, by where the walk began
+	evicted map[did.DID]time.Time // when a claim has last led to a look-up
 }
 
 // told is a refusal that the log has.
@@ -103,7 +104,7 @@ const (
 )
 
 // New returns a Service.
-func New(cfg Config) *Service { return &Service{cfg: cfg, logged: map[did.DID]told{}} }
+func New(cfg Config) *Service { return &Service{cfg: cfg, logged: map[did.DID]told{}, evicted: map[did.DID]time.Time{}} }
 
 // Follow verifies the way from a DID to the one that its subject uses now, which is the same one for most. New steps are on
 // record when it returns. The error is a [*Refusal], or says that the documents cannot be had.
@@ -128,19 +129,53 @@ func (s *Service) Stands(ctx context.Context, from, id did.DID) (*did.Line, erro
 	if from != id && !did.SameSubject(from, id) {
 		return refuse("it is not of the same subject as " + from.String()) // before anything is fetched
 	}
-	line, err := s.Follow(ctx, from)
-	if err != nil {
-		return nil, err
+	for {
+		line, err := s.Follow(ctx, from)
+		if err != nil || line.IsCurrent(id) {
+			return line, err
+		}
+		// What is cached of the DID in use may be older than its move: each look-up anew shows one more step.
+		end := line.Current().ID()
+		if !s.mayEvict(end) {
+			return refuse("the successor of " + from.String() + " is " + end.String())
+		}
+		s.cfg.Walker.Evict(end)
 	}
-	if !line.IsCurrent(id) {
-		return refuse("the successor of " + from.String() + " is " + line.Current().ID().String())
-	}
-	return line, nil
 }
 
-// Hint is Follow for somebody's word that a DID has a successor: what is cached of it is forgotten first.
+// evictAgain is how long an answer that somebody's word has made us ask for stands: who claims what is not so decides about one
+// request in that time, and no more.
+const evictAgain = 5 * time.Second
+
+// mayEvict says whether a DID may be looked up anew because of a claim.
+func (s *Service) mayEvict(id did.DID) bool {
+	now := s.cfg.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, known := s.evicted[id]
+	if known && now.Sub(last) < evictAgain && !now.Before(last) {
+		return false
+	}
+	if !known && len(s.evicted) >= maxTold {
+		for id, at := range s.evicted {
+			if now.Sub(at) >= evictAgain {
+				delete(s.evicted, id)
+			}
+		}
+		if len(s.evicted) >= maxTold {
+			return false
+		}
+	}
+	s.evicted[id] = now
+	return true
+}
+
+// Hint is Follow for somebody's word that a DID has a successor: what is cached of it is forgotten first, unless such words come
+// too often.
 func (s *Service) Hint(ctx context.Context, from did.DID) (*did.Line, error) {
-	s.cfg.Walker.Evict(from)
+	if s.mayEvict(from) {
+		s.cfg.Walker.Evict(from)
+	}
 	return s.Follow(ctx, from)
 }
 
