@@ -104,7 +104,9 @@ const (
 )
 
 // New returns a Service.
-func New(cfg Config) *Service { return &Service{cfg: cfg, logged: map[did.DID]told{}, evicted: map[did.DID]time.Time{}} }
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, logged: map[did.DID]told{}, evicted: map[did.DID]time.Time{}}
+}
 
 // Follow verifies the way from a DID to the one that its subject uses now, which is the same one for most. New steps are on
 // record when it returns. The error is a [*Refusal], or says that the documents cannot be had.
