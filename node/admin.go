@@ -24,7 +24,12 @@ var _ httpapi.Admin = (*Node)(nil)
 
 // Status implements [httpapi.Admin].
 func (n *Node) Status() httpapi.Status {
-	return httpapi.Status{Service: Service, Build: Version, DID: n.self().String(), Domain: n.cfg.Domain, Document: n.id().agent.Hash()}
+	id := n.id()
+	s := httpapi.Status{Service: Service, Build: Version, DID: id.agent.ID().String(), Domain: n.cfg.Domain, Document: id.agent.Hash()}
+	for i, f := range id.rec.Former {
+		s.Former = append(s.Former, httpapi.Former{DID: f.DID, Successor: id.former[i].SuccessorDID().String(), Until: stamp(graceOf(f)), CompromisedSince: stamp(f.CompromisedSince)})
+	}
+	return s
 }
 
 // Resolve implements [httpapi.Admin].
@@ -180,7 +185,7 @@ func refusalError(err error) error {
 func (n *Node) Negotiations(ctx context.Context) (list []httpapi.Negotiation, err error) {
 	list = []httpapi.Negotiation{}
 	err = n.db.View(ctx, func(tx store.Tx) error {
-		all, err := tx.ListConversations(store.ConversationFilter{Own: n.self().String()})
+		all, err := conversationsOf(tx, n.id().names(), store.ConversationFilter{})
 		if err != nil {
 			return err
 		}
@@ -199,7 +204,7 @@ func (n *Node) Negotiations(ctx context.Context) (list []httpapi.Negotiation, er
 // Negotiation implements [httpapi.Admin].
 func (n *Node) Negotiation(ctx context.Context, id string) (v httpapi.Negotiation, err error) {
 	err = n.db.View(ctx, func(tx store.Tx) error {
-		c, err := tx.FindConversation(n.self().String(), id)
+		c, err := findConversation(tx, n.id().names(), id)
 		if err != nil {
 			return err
 		}

@@ -169,7 +169,7 @@ func (e *examination) signer(ctx context.Context) {
 func (e *examination) chain(ctx context.Context) {
 	const name = "event log"
 	const mend = "keep the store as it is for whoever finds out what happened, and `treaty restore` a backup into a new folder"
-	at := ledger.Genesis(e.n.self().String())
+	at := ledger.Genesis(e.n.db.Node())
 	for {
 		var events []ledger.Event
 		err := e.n.db.View(ctx, func(tx store.Tx) (err error) {
@@ -254,7 +254,7 @@ func (e *examination) clocks(ctx context.Context) {
 	domains := map[string]did.DID{}
 	var order []string
 	err := e.n.db.View(ctx, func(tx store.Tx) error {
-		all, err := tx.ListConversations(store.ConversationFilter{Own: e.n.self().String(), Limit: 100})
+		all, err := conversationsOf(tx, e.n.id().names(), store.ConversationFilter{Limit: 100})
 		for _, c := range all {
 			id, parseErr := did.Parse(c.Peer)
 			if _, have := domains[id.Domain()]; parseErr != nil || have || len(domains) == maxClockPeers || e.n.trust.Admit(id) != nil {

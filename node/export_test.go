@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"net/http"
 	"path/filepath"
 
 	"github.com/treaty-node/treaty/did"
@@ -43,3 +44,6 @@ func (n *Node) Store() store.Store { return n.db }
 func (n *Node) Ask(ctx context.Context, to did.DID, kind string, data any) (notice.Answer, error) {
 	return n.notices.Ask(ctx, notice.Outgoing{Peer: to, Kind: kind, Data: data})
 }
+
+// Public is what the internet sees.
+func (n *Node) Public() http.Handler { return n.public }

@@ -19,7 +19,8 @@ const maxContractSkills = 64
 // extendedCard is the agent card for one caller (A2A section 3.1.11): the public one and, as skills, what the caller's contracts in
 // force let it do here. Others' contracts are not in it.
 func (n *Node) extendedCard(ctx context.Context, caller did.DID) ([]byte, error) {
-	spec := *n.cardSpec.Load()
+	id := n.id()
+	spec := id.described.card
 	err := n.db.View(ctx, func(tx store.Tx) error {
 		held, err := tx.ListContracts(store.ContractFilter{Peer: caller.String(), State: store.InForce, Limit: maxContractSkills})
 		if err != nil {
@@ -37,7 +38,7 @@ func (n *Node) extendedCard(ctx context.Context, caller did.DID) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	return wellknown.BuildCard(ctx, spec, n.id().binding)
+	return wellknown.BuildCard(ctx, spec, id.binding)
 }
 
 func contractSkill(c *contract.Contract) wellknown.Skill {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -39,35 +38,61 @@ type identity struct {
 	own            *ownKeys
 	binding        did.Signer
 	ring           *hpke.Keyring
-	site           http.Handler // the public documents; nil before they are built
+	site           *wellknown.Site  // the public documents; nil before they are built
+	described      *selfDescription // the ones among them that say what the agent does
 }
 
-// loadIdentity reads the documents in the folder and the keys.
-func loadIdentity(ctx context.Context, dir string, cfg *Config, o Options, now time.Time) (*identity, error) {
-	agent, err := loadDocument(filepath.Join(dir, DocumentsDir, agentDocument), now)
-	if err != nil {
+// folder is what the node's folder says: the documents as they were published last, and the keys.
+type folder struct {
+	agent, service *did.Document
+	former         map[did.DID]*did.Document // deactivated documents
+	own            *ownKeys
+}
+
+// loadFolder reads the documents in the folder and unseals the keys.
+func loadFolder(dir string, cfg *Config, o Options, now time.Time) (f *folder, err error) {
+	f = &folder{}
+	if f.agent, err = loadDocument(filepath.Join(dir, DocumentsDir, agentDocument), now); err != nil {
 		return nil, err
 	}
-	service, err := loadDocument(filepath.Join(dir, DocumentsDir, serviceDocument), now)
-	if err != nil {
+	if f.service, err = loadDocument(filepath.Join(dir, DocumentsDir, serviceDocument), now); err != nil {
 		return nil, err
 	}
-	if agent.ID().Host() != cfg.Domain || service.ID().Host() != cfg.Domain {
-		return nil, fmt.Errorf("%w: the documents are of %s, the configuration says domain %s", ErrIdentity, agent.ID().Host(), cfg.Domain)
+	if f.agent.ID().Host() != cfg.Domain || f.service.ID().Host() != cfg.Domain {
+		return nil, fmt.Errorf("%w: the documents are of %s, the configuration says domain %s", ErrIdentity, f.agent.ID().Host(), cfg.Domain)
 	}
-	own, err := loadKeys(dir, cfg, o)
-	if err != nil {
+	if f.former, err = loadFormer(dir); err != nil {
 		return nil, err
 	}
-	if err := own.connect(ctx, agent); err != nil {
-		return nil, err
-	}
-	return newSnapshot(store.Identity{Agent: string(agent.Raw()), Service: string(service.Raw())}, own, now)
+	f.own, err = loadKeys(dir, cfg, o)
+	return f, err
 }
 
 // newSnapshot refuses anything that peers would refuse too: a wrong proof, a binding that does not hold, mixed key roles, keys
 // that are not the document's.
 func newSnapshot(rec store.Identity, own *ownKeys, now time.Time) (*identity, error) {
+	id, err := snapshot(rec, own, now)
+	if err != nil {
+		return nil, err
+	}
+	if id.binding == nil {
+		binding, _ := id.agent.BindingKeyID() // snapshot has found it
+		return nil, noBindingKey(own, id.agent.ID(), binding)
+	}
+	kid, _, err := hpke.SelectKey(id.agent, hpke.SuiteX25519, now)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	for _, k := range id.own.files[keystore.Kex] {
+		if k.KID == kid {
+			return id, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: keys/ has no key-agreement key %s", ErrIdentity, kid)
+}
+
+// snapshot is newSnapshot for an identity whose keys may be lost: what a recovery begins with.
+func snapshot(rec store.Identity, own *ownKeys, now time.Time) (*identity, error) {
 	id := &identity{rec: rec}
 	var err error
 	if id.agent, err = checkDocument([]byte(rec.Agent), now); err != nil {
@@ -87,67 +112,47 @@ func newSnapshot(rec store.Identity, own *ownKeys, now time.Time) (*identity, er
 	if id.binding, err = id.own.signer(binding); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
 	}
-	if id.binding == nil {
-		return nil, fmt.Errorf("%w: keys/ has no binding key %s", ErrIdentity, binding)
-	}
 	ring := map[string]did.PrivateKey{}
 	for _, k := range id.own.files[keystore.Kex] {
 		ring[k.KID] = k.Private
-	}
-	kid, _, err := hpke.SelectKey(id.agent, hpke.SuiteX25519, now)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
-	}
-	if _, ok := ring[kid]; !ok {
-		return nil, fmt.Errorf("%w: keys/ has no key-agreement key %s", ErrIdentity, kid)
 	}
 	id.ring = hpke.NewKeyring(ring)
 	return id, nil
 }
 
-// reconcile brings the folder's documents and the store's together. The store's count, unless the folder's have a newer proof:
-// then the store is a backup from before, and peers have seen the newer ones. Documents proved in another dialect than
-// configured are proved anew.
-func (n *Node) reconcile(ctx context.Context, files *identity, now time.Time) (*identity, error) {
+// reconcile brings the folder's documents and the store's together. The store's count, unless the folder's have a newer proof,
+// or are of a DID that followed the store's: then the store is a backup from before, and peers have seen the newer ones.
+// Documents proved in another dialect than configured are proved anew.
+func (n *Node) reconcile(ctx context.Context, f *folder, now time.Time) (*identity, error) {
 	for {
-		id, err := n.reconcileOnce(ctx, files, now)
+		id, err := n.reconcileOnce(ctx, f, now)
 		if !errors.Is(err, store.ErrConflict) { // else another process was faster
 			return id, err
 		}
 	}
 }
 
-func (n *Node) reconcileOnce(ctx context.Context, files *identity, now time.Time) (*identity, error) {
+func (n *Node) reconcileOnce(ctx context.Context, f *folder, now time.Time) (*identity, error) {
 	var rec store.Identity
 	err := n.db.View(ctx, func(tx store.Tx) (err error) { rec, err = store.GetIdentity(tx); return err })
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	next := rec
-	for _, d := range []struct {
-		stored *string
-		file   *did.Document
-	}{{&next.Agent, files.agent}, {&next.Service, files.service}} {
-		if *d.stored == "" {
-			*d.stored = string(d.file.Raw())
-			continue
-		}
-		doc, err := checkDocument([]byte(*d.stored), now)
-		if err != nil {
-			return nil, err
-		}
-		if doc.ID() != d.file.ID() {
-			return nil, fmt.Errorf("%w: the store has a document of %s, the folder one of %s", ErrIdentity, doc.ID(), d.file.ID())
-		}
-		if d.file.ProofCreated().After(doc.ProofCreated()) {
-			*d.stored = string(d.file.Raw())
-		}
+	var moves []move
+	if moves, err = n.newest(&next, f, now); err != nil {
+		return nil, err
 	}
-	own := files.own
-	if doc, err := did.ParseDocument([]byte(next.Agent)); err == nil {
-		if own, err = own.load(n.dir, doc); err != nil {
-			return nil, err
-		}
+	agent, err := did.ParseDocument([]byte(next.Agent))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIdentity, err)
+	}
+	own, err := f.own.load(n.dir, agent)
+	if err != nil {
+		return nil, err
+	}
+	if err := own.connect(ctx, agent); err != nil && !n.recovering {
+		return nil, err
 	}
 	for _, doc := range []*string{&next.Agent, &next.Service} {
 		if *doc, err = reproved(ctx, *doc, own, did.Dialect(n.cfg.ProofDialect), now); err != nil {
@@ -155,29 +160,99 @@ func (n *Node) reconcileOnce(ctx context.Context, files *identity, now time.Time
 		}
 	}
 	if next.Agent != rec.Agent || next.Service != rec.Service {
-		if next.Keys, err = keyStates(rec.Keys, next.Agent, now); err != nil {
+		if next.Keys, err = keyStates(next.Keys, next.Agent, now); err != nil {
 			return nil, err
 		}
-		if err := n.db.Update(ctx, func(tx store.Tx) error { return store.PutIdentity(tx, next, rec.Version) }); err != nil {
+		err := n.db.Update(ctx, func(tx store.Tx) error {
+			if err := store.PutIdentity(tx, next, rec.Version); err != nil {
+				return err
+			}
+			return n.putMoves(tx, moves)
+		})
+		if err != nil {
 			return nil, err
 		}
 		next.Version = rec.Version + 1
 	}
-	id, err := newSnapshot(next, own, now)
+	take := newSnapshot
+	if n.recovering {
+		take = snapshot
+	}
+	id, err := take(next, own, now)
 	if err != nil {
 		return nil, err
 	}
 	return id, n.export(id)
 }
 
-// export writes the documents into the folder, for the next start and for web servers that publish files.
+// newest puts the newer documents into rec, and returns the moves that the store does not know.
+func (n *Node) newest(rec *store.Identity, f *folder, now time.Time) ([]move, error) {
+	if rec.Service == "" {
+		rec.Service = string(f.service.Raw())
+	} else if err := newer(&rec.Service, f.service, now); err != nil {
+		return nil, err
+	}
+	if rec.Agent == "" {
+		rec.Agent = string(f.agent.Raw())
+		if f.agent.ID().String() == n.db.Node() {
+			return nil, nil
+		}
+		// The store was never opened under the DID that its log began with.
+		return nil, fmt.Errorf("%w: the store's log is of %s and knows no document of it, the folder has one of %s", ErrIdentity, n.db.Node(), f.agent.ID())
+	}
+	agent, err := checkDocument([]byte(rec.Agent), now)
+	if err != nil {
+		return nil, err
+	}
+	if agent.ID() == f.agent.ID() {
+		return nil, newer(&rec.Agent, f.agent, now)
+	}
+	for _, past := range rec.Former {
+		if past.DID == f.agent.ID().String() {
+			return nil, nil // the folder is from before the move
+		}
+	}
+	return n.catchUp(rec, f, now)
+}
+
+// newer puts the folder's version into the place of the stored one, if it was made later.
+func newer(stored *string, file *did.Document, now time.Time) error {
+	doc, err := checkDocument([]byte(*stored), now)
+	if err != nil {
+		return err
+	}
+	if doc.ID() != file.ID() {
+		return fmt.Errorf("%w: the store has a document of %s, the folder one of %s", ErrIdentity, doc.ID(), file.ID())
+	}
+	if file.ProofCreated().After(doc.ProofCreated()) {
+		*stored = string(file.Raw())
+	}
+	return nil
+}
+
+// export writes the documents into the folder, for the next start and for web servers that publish files. Those of former DIDs
+// come first: a folder has the way to the DID that it is of.
 func (n *Node) export(id *identity) error {
-	for name, text := range map[string]string{agentDocument: id.rec.Agent, serviceDocument: id.rec.Service} {
-		path := filepath.Join(n.dir, DocumentsDir, name)
-		if have, err := os.ReadFile(path); err == nil && string(have) == text {
+	type file struct{ name, text string }
+	var files []file
+	for _, f := range id.rec.Former {
+		name, err := formerFile(f.DID)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name, f.Document})
+	}
+	if len(files) > 0 {
+		if err := os.MkdirAll(filepath.Join(n.dir, DocumentsDir, formerDir), 0o700); err != nil {
+			return fmt.Errorf("%w: %w", ErrIdentity, err)
+		}
+	}
+	for _, f := range append(files, file{agentDocument, id.rec.Agent}, file{serviceDocument, id.rec.Service}) {
+		path := filepath.Join(n.dir, DocumentsDir, f.name)
+		if have, err := os.ReadFile(path); err == nil && string(have) == f.text {
 			continue
 		}
-		if err := replace(path, []byte(text)); err != nil {
+		if err := replace(path, []byte(f.text)); err != nil {
 			return fmt.Errorf("%w: %w", ErrIdentity, err)
 		}
 	}
@@ -333,10 +408,7 @@ func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, remote d
 	n.agent, err = document(ctx, did.DocumentSpec{
 		ID: n.id, Binding: did.MethodSpec{ID: remote.KeyID(), Key: remote.PublicKey()},
 		KeyAgreement: []did.MethodSpec{made[keystore.Kex]}, Human: []did.MethodSpec{made[keystore.Human]}, Recovery: []did.MethodSpec{made[keystore.Recovery]},
-		Services: []did.Service{
-			{ID: "#ad", Type: "AgentDescription", Endpoint: origin + descriptionPath(cfg)},
-			{ID: "#anp", Type: "ANPMessageService", Endpoint: origin + anp.Path, ServiceDID: service.String()},
-		},
+		Services: agentServices(cfg, service),
 	}, remote, now, dialect)
 	if err != nil {
 		return nil, err
@@ -351,6 +423,15 @@ func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, remote d
 		Services: []did.Service{{ID: "#ads", Type: "AgentDescription", Endpoint: origin + wellknown.PathDescriptions}},
 	}, own, now, dialect)
 	return n, err
+}
+
+// agentServices are what an agent's document says about where to find it.
+func agentServices(cfg *Config, service did.DID) []did.Service {
+	origin := "https://" + cfg.Domain
+	return []did.Service{
+		{ID: "#ad", Type: "AgentDescription", Endpoint: origin + descriptionPath(cfg)},
+		{ID: "#anp", Type: "ANPMessageService", Endpoint: origin + anp.Path, ServiceDID: service.String()},
+	}
 }
 
 func document(ctx context.Context, spec did.DocumentSpec, s did.Signer, now time.Time, dialect did.Dialect) ([]byte, error) {

@@ -118,6 +118,9 @@ func (k *ownKeys) connect(ctx context.Context, doc *did.Document) error {
 	if !ok {
 		return fmt.Errorf("%w: the document has no key %s", ErrIdentity, kid)
 	}
+	if k.remote != nil && k.remote.KeyID() == kid {
+		return nil
+	}
 	for _, f := range k.files[keystore.Signing] {
 		if f.KID == kid {
 			return fmt.Errorf("%w: %s holds the binding key that keys.signer is to sign with; take the file away or remove keys.signer", ErrIdentity, filepath.Join(KeysDir, f.FileName()))
@@ -194,6 +197,12 @@ func (n *Node) Keys(context.Context) ([]httpapi.Key, error) {
 				}
 			}
 			out = append(out, k)
+		}
+	}
+	for kid, past := range id.rec.AllKeys() { // of former DIDs, in their grace
+		if k, ok := held[kid]; ok && past.State == store.KeyRetiring {
+			k.State, k.Expires = httpapi.KeyRetiring, stamp(past.Until)
+			held[kid] = k
 		}
 	}
 	for _, kid := range sorted(held) { // after a rotation, or before it is published

@@ -3,9 +3,14 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -58,4 +63,51 @@ func (id *identity) names() []string {
 		names = append(names, id.former[i].ID().String())
 	}
 	return names
+}
+
+// findConversation looks for a task or a context under each DID that the node has had.
+func findConversation(tx store.Conversations, names []string, id string) (c store.Conversation, err error) {
+	for _, own := range names {
+		if c, err = tx.FindConversation(own, id); !errors.Is(err, store.ErrNotFound) {
+			return c, err
+		}
+	}
+	return c, err
+}
+
+// conversationsOf lists the conversations of each DID that the node has had, those updated last first.
+func conversationsOf(tx store.Conversations, names []string, f store.ConversationFilter) (all []store.Conversation, err error) {
+	for _, f.Own = range names {
+		list, err := tx.ListConversations(f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	slices.SortStableFunc(all, func(a, b store.Conversation) int { return b.Updated.Compare(a.Updated) })
+	return all, nil
+}
+
+// callers resolves who calls, for the verifier of requests. To it, a DID that has a successor is not one that cannot be had: the
+// caller is told that it is superseded (ANP-03).
+type callers struct{ *resolver.Resolver }
+
+// Resolve returns the document in use, or the deactivated one that names a successor.
+func (c callers) Resolve(ctx context.Context, id did.DID) (*did.Document, error) {
+	doc, err := c.Resolver.Resolve(ctx, id)
+	var gone *resolver.Error
+	if errors.As(err, &gone) && gone.Code == resolver.CodeDeactivated && gone.Document != nil && !gone.Successor.IsZero() {
+		return gone.Document, nil
+	}
+	return doc, err
+}
+
+// graceOf is when the last key of a former DID ends, zero when none is in use.
+func graceOf(f store.Former) (until time.Time) {
+	for _, k := range f.Keys {
+		if k.State == store.KeyRetiring && k.Until.After(until) {
+			until = k.Until
+		}
+	}
+	return until
 }

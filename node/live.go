@@ -17,22 +17,12 @@ import (
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/store"
-	"github.com/treaty-node/treaty/wellknown"
 )
 
 const (
 	identityEvery = time.Second // between looks at what other processes have rotated
 	maxRetired    = 64          // keys that are remembered after they have gone
 )
-
-// publish makes the site of an identity.
-func (n *Node) publish(id *identity) (*wellknown.Site, error) {
-	site, err := n.site(id)
-	if err == nil {
-		id.site = site
-	}
-	return site, err
-}
 
 // refresh looks whether the identity in the store is still the one in use here, and takes over the store's if not: another
 // process of this node, or this one, has rotated a key. When it returns without error, what the node uses next is no older
@@ -59,11 +49,14 @@ func (n *Node) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := own.connect(ctx, doc); err != nil {
+		return err
+	}
 	id, err := newSnapshot(rec, own, n.clock.Now())
 	if err != nil {
 		return err
 	}
-	if _, err := n.publish(id); err != nil {
+	if err := n.publish(ctx, id, last); err != nil {
 		return err
 	}
 	n.live.Store(id)
@@ -118,7 +111,10 @@ func (n *Node) Tend(ctx context.Context) error {
 // tidy makes the folder say what the store says: documents, and no file of a key that has retired.
 func (n *Node) tidy(id *identity) error {
 	err := n.export(id)
-	for kid, k := range id.rec.Keys {
+	if err != nil {
+		return err // the folder may still need a key that has retired, to start with
+	}
+	for kid, k := range id.rec.AllKeys() {
 		if k.State != store.KeyRetired || keystore.Role(k.Role).Offline() {
 			continue
 		}

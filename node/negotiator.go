@@ -20,7 +20,7 @@ type negotiator struct {
 	service *negotiation.Service
 	notices *notice.Service
 	db      store.Store
-	self    did.DID
+	names   func() []string // the DIDs that this node has had
 }
 
 var taskStates = map[negotiation.Phase]a2a.State{
@@ -58,7 +58,7 @@ func (n negotiator) Receive(ctx context.Context, caller did.DID, raw []byte) (a2
 // Lookup implements [a2a.Negotiator].
 func (n negotiator) Lookup(ctx context.Context, caller did.DID, taskID string) (reply a2a.Reply, err error) {
 	err = n.db.View(ctx, func(tx store.Tx) error {
-		conv, err := tx.FindConversation(n.self.String(), taskID)
+		conv, err := findConversation(tx, n.names(), taskID)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) || err == nil && (conv.Peer != caller.String() || conv.TaskID != taskID) {
 			return a2a.ErrNotFound
 		}
@@ -74,7 +74,7 @@ func (n negotiator) Lookup(ctx context.Context, caller did.DID, taskID string) (
 // List implements [a2a.Negotiator].
 func (n negotiator) List(ctx context.Context, caller did.DID, f a2a.ListFilter) (list []a2a.Reply, err error) {
 	err = n.db.View(ctx, func(tx store.Tx) error {
-		all, err := tx.ListConversations(store.ConversationFilter{Own: n.self.String(), Peer: caller.String()})
+		all, err := conversationsOf(tx, n.names(), store.ConversationFilter{Peer: caller.String()})
 		if err != nil {
 			return err
 		}

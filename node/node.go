@@ -46,7 +46,6 @@ import (
 	"github.com/treaty-node/treaty/node/signer"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
-	"github.com/treaty-node/treaty/wellknown"
 )
 
 // Version names the build; the Makefile sets it.
@@ -99,10 +98,11 @@ type Node struct {
 	ending   *lifecycle.Service
 	public   http.Handler
 
-	unwritable atomic.Bool          // the last attempt to write the store on our own account failed
-	described  []wellknown.Document // public documents beside the DID documents
-	cardSpec   atomic.Pointer[wellknown.CardSpec]
+	unwritable atomic.Bool // the last attempt to write the store on our own account failed
 	agent      *a2a.Server
+
+	// recovering: keys may be missing, since this is not a node that runs but one whose identity is being moved.
+	recovering bool
 
 	driving sync.WaitGroup
 	life    context.Context //nolint:containedctx // the time the node runs: conversations outlive the request that starts them
@@ -122,19 +122,31 @@ func Open(ctx context.Context, dir string, o Options) (*Node, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
-	files, err := loadIdentity(ctx, dir, cfg, o, o.Clock.Now())
+	folder, err := n.openFolder(ctx, o)
 	if err != nil {
-		return nil, usageError(err)
+		return nil, err
 	}
-	n.live.Store(files)
-	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(dir, StoreFile), sqlite.Options{Node: n.self().String(), Process: o.Process, Clock: o.Clock})
-	if err != nil {
-		return nil, usageError(fmt.Errorf("store: %w (a missing store is never made anew: `treaty restore` puts a backup in its place)", err))
-	}
-	if err := n.build(ctx, o.Clock); err != nil {
+	if err := n.build(ctx, o.Clock, folder); err != nil {
 		return nil, errors.Join(err, n.db.Close())
 	}
 	return n, nil
+}
+
+// openFolder reads documents and keys, and opens the store.
+func (n *Node) openFolder(ctx context.Context, o Options) (*folder, error) {
+	f, err := loadFolder(n.dir, n.cfg, o, o.Clock.Now())
+	if err != nil {
+		return nil, usageError(err)
+	}
+	n.db, err = sqlite.OpenExisting(ctx, filepath.Join(n.dir, StoreFile), sqlite.Options{Process: o.Process, Clock: o.Clock})
+	if err != nil {
+		return nil, usageError(fmt.Errorf("store: %w (a missing store is never made anew: `treaty restore` puts a backup in its place)", err))
+	}
+	// The log is the first DID's for ever; whether the others lead there, reconcile says.
+	if first, err := did.Parse(n.db.Node()); err != nil || first.StableSubject() != f.agent.ID().StableSubject() {
+		return nil, errors.Join(usageError(fmt.Errorf("store: %w: %s", sqlite.ErrWrongNode, n.db.Node())), n.db.Close())
+	}
+	return f, nil
 }
 
 // usageError is the operator's to mend, but for a signer that is away: that mends itself, and starting again makes sense.
@@ -150,12 +162,12 @@ func (n *Node) id() *identity { return n.live.Load() }
 
 func (n *Node) self() did.DID { return n.id().agent.ID() }
 
-func (n *Node) build(ctx context.Context, base clock.Clock) (err error) {
+func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err error) {
 	n.life, n.stop = context.WithCancel(context.Background())
 	if n.clock, err = clock.NewSecure(ctx, base, store.ClockFloor(n.db)); err != nil {
 		return err
 	}
-	id, err := n.reconcile(ctx, n.id(), n.clock.Now())
+	id, err := n.reconcile(ctx, f, n.clock.Now())
 	if err != nil {
 		return usageError(err)
 	}
@@ -211,25 +223,11 @@ func (n *Node) signing(guard fetch.Config) *http.Client {
 // publicHandler builds what the internet sees.
 func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	origin := "https://" + n.cfg.Domain
-	described, card, err := n.describe(ctx, origin)
-	if err != nil {
-		return nil, err
-	}
-	n.described = described
-	site, err := n.publish(n.id())
-	if err != nil {
-		return nil, err
-	}
-	negotiationParams, err := card.Negotiation()
-	if err != nil {
-		return nil, err
-	}
-	answer, err := a2a.DescribeNegotiation(negotiationParams, origin)
-	if err != nil {
+	if err := n.publish(ctx, n.id(), nil); err != nil {
 		return nil, err
 	}
 	verifier, err := httpsig.NewVerifier(httpsig.Options{
-		Origins: []string{origin}, Resolver: n.resolver, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
+		Origins: []string{origin}, Resolver: callers{n.resolver}, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
 		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: n.clock.Now}),
 		Admit:  n.trust.Admit,
 		HighS:  n.cfg.Compat.HighS,
@@ -238,8 +236,8 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	n.agent, err = a2a.New(a2a.Config{
-		Negotiator: negotiator{n.nego, n.notices, n.db, n.self()}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
-		Describe: func(context.Context) (a2a.Answer, error) { return answer, nil },
+		Negotiator: negotiator{n.nego, n.notices, n.db, func() []string { return n.id().names() }}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
+		Describe: func(context.Context) (a2a.Answer, error) { return n.id().described.answer, nil },
 		Push:     &a2a.Push{Store: n.db, Client: n.signed, CheckURL: func(u *url.URL) error { return fetch.CheckURL(u) }},
 		Extended: n.extendedCard, Legacy: n.cfg.Compat.A2AV03,
 	})
@@ -247,7 +245,8 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	messages, err := anp.Handler(anp.Config{
-		Service: n.id().service.ID(), Agents: []did.DID{n.self()}, Verifier: verifier, Speaks: n.speaks(), Now: n.clock.Now, Logger: n.log,
+		Service: n.id().service.ID(), Agents: func(asked did.DID) (did.DID, bool) { id := n.id(); return id.agent.ID(), id.owns(asked) }, Verifier: verifier,
+		Speaks: func() any { return n.speaks() }, Now: n.clock.Now, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
@@ -257,9 +256,9 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	return httpapi.PublicHandler(httpapi.Public{
-		Site: n.current(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.id().site.ServeHTTP(w, r) })), Paths: site.Paths(),
+		Site: n.current(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.id().site.ServeHTTP(w, r) })), Published: n.published,
 		A2A: n.current(agent), ANP: n.current(verifier.Optional(messages)),
-		Health: httpapi.Health{Service: Service, Build: Version, DID: n.self().String()},
+		Health: func() httpapi.Health { return httpapi.Health{Service: Service, Build: Version, DID: n.self().String()} },
 		Ready:  n.ready,
 	}), nil
 }

@@ -30,6 +30,7 @@ import (
 const (
 	codeRotating = "ROTATION_UNDER_WAY"
 	codeRotated  = "ROTATION_CONFLICT"
+	codeTooOften = "TOO_MANY_MOVES"
 )
 
 // maxRetiring bounds the keys of one role that are in their grace at a time: documents are small.
@@ -50,9 +51,9 @@ var rotations = map[string]struct {
 func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.Rotation, error) {
 	kind, ok := rotations[req.Kind]
 	switch {
-	case !ok:
-		return httpapi.Rotation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: fmt.Sprintf("%q is not a kind of key that rotates inside the DID; there are key-agreement, signing, human and recovery", req.Kind)}
-	case kind.role.Offline() != (len(req.PublicKey) > 0):
+	case !ok && req.Kind != httpapi.RotateBinding:
+		return httpapi.Rotation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: fmt.Sprintf("%q is not a kind of key that rotates; there are binding, key-agreement, signing, human and recovery", req.Kind)}
+	case ok && kind.role.Offline() != (len(req.PublicKey) > 0):
 		return httpapi.Rotation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "a public key is given for kinds human and recovery, whose private keys the node must not reach, and for no other"}
 	case !n.rotating.TryLock():
 		return httpapi.Rotation{}, &httpapi.Error{Kind: httpapi.KindRefused, Code: codeRotating, Message: "another rotation is under way; nothing was changed"}
@@ -64,6 +65,9 @@ func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.R
 	id, now := n.id(), n.clock.Now().Truncate(time.Second)
 	if req.Document != "" && req.Document != id.agent.Hash().String() {
 		return httpapi.Rotation{}, conflict()
+	}
+	if req.Kind == httpapi.RotateBinding {
+		return n.rotateBinding(ctx, id, req, now)
 	}
 	public, saved, err := n.newOwnKey(id, kind.role, kind.typ, req.PublicKey, now)
 	if err != nil {
@@ -188,11 +192,16 @@ func (n *Node) revise(ctx context.Context, id *identity, next store.Identity, re
 		return err
 	}
 	crashpoint.Hit(crashpoint.RotationProved)
-	err = n.db.Update(ctx, func(tx store.Tx) error {
-		if err := store.PutIdentity(tx, next, id.rec.Version); err != nil {
+	return n.putIdentity(ctx, next, id.rec.Version, log(doc))
+}
+
+// putIdentity stores the next identity in the place of exactly the version that it was made from.
+func (n *Node) putIdentity(ctx context.Context, next store.Identity, version int64, log []ledger.Entry) error {
+	err := n.db.Update(ctx, func(tx store.Tx) error {
+		if err := store.PutIdentity(tx, next, version); err != nil {
 			return err
 		}
-		for _, e := range log(doc) {
+		for _, e := range log {
 			if _, err := tx.Append(e); err != nil {
 				return err
 			}
@@ -241,14 +250,25 @@ func (n *Node) retire(ctx context.Context) error {
 			due = append(due, kid)
 		}
 	}
-	if len(due) == 0 || !n.rotating.TryLock() {
-		return nil
+	past, entries, err := retireFormer(id.rec, now)
+	if err != nil || len(due)+len(entries) == 0 || !n.rotating.TryLock() {
+		return err
 	}
 	defer n.rotating.Unlock()
+	if len(entries) > 0 {
+		if err := n.putIdentity(ctx, past, id.rec.Version, entries); err != nil || len(due) == 0 {
+			return n.retired(ctx, err)
+		}
+		return n.refresh(ctx) // and what is due in the document, at the next look
+	}
 	slices.Sort(due)
-	err := n.revise(ctx, id, id.rec, did.Revision{Remove: due}, now.Truncate(time.Second), func(doc *did.Document) []ledger.Entry {
+	return n.retired(ctx, n.revise(ctx, id, id.rec, did.Revision{Remove: due}, now.Truncate(time.Second), func(doc *did.Document) []ledger.Entry {
 		return retirements(id.rec.Keys, due, doc)
-	})
+	}))
+}
+
+// retired brings into use what a retirement has stored.
+func (n *Node) retired(ctx context.Context, err error) error {
 	var e *httpapi.Error
 	if errors.As(err, &e) && e.Code == codeRotated {
 		return nil // another process was faster; the next look shows what is left to do

@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -17,20 +19,46 @@ import (
 	"github.com/treaty-node/treaty/wellknown"
 )
 
-// describe builds and signs the public documents that describe the agent. They depend on its DID and the catalogue and stay
-// when keys rotate inside the DID. Only names and types of columns are in them.
-func (n *Node) describe(ctx context.Context, origin string) ([]wellknown.Document, *wellknown.Card, error) {
-	cfg, signer := n.cfg, n.id().binding
+// selfDescription is how an identity describes itself in public. It depends on its DID and the catalogue and stays when keys rotate inside
+// the DID.
+type selfDescription struct {
+	documents []wellknown.Document // agent card and descriptions
+	card      wellknown.CardSpec   // what the card says
+	answer    a2a.Answer           // to plain questions
+}
+
+// publish makes the public documents of an identity. It is described anew when its DID is not the last one's.
+func (n *Node) publish(ctx context.Context, id, last *identity) (err error) {
+	if last != nil && last.described != nil && last.agent.ID() == id.agent.ID() {
+		id.described = last.described
+	} else if id.described, err = n.describe(ctx, id); err != nil {
+		return err
+	}
+	docs := slices.Clone(id.described.documents)
+	for _, d := range append([]*did.Document{id.agent, id.service}, id.former...) {
+		doc, err := wellknown.DIDDocument(d.Raw())
+		if err != nil {
+			return err
+		}
+		docs = append(docs, doc)
+	}
+	id.site, err = wellknown.NewSite(documentAge, docs...)
+	return err
+}
+
+// describe builds and signs what describes the agent. Only names and types of columns are in it.
+func (n *Node) describe(ctx context.Context, id *identity) (*selfDescription, error) {
+	cfg, origin, agent := n.cfg, "https://"+n.cfg.Domain, id.agent.ID()
 	var plane *wellknown.DataPlane
 	var schemas []wellknown.Schema
 	if n.offer != nil {
-		id, err := did.Parse(cfg.DataPlane.DID)
+		planeDID, err := did.Parse(cfg.DataPlane.DID)
 		if err != nil {
-			return nil, nil, usageError(fmt.Errorf("data_plane.did: %w", err))
+			return nil, usageError(fmt.Errorf("data_plane.did: %w", err))
 		}
-		plane = &wellknown.DataPlane{DID: id, URL: cfg.DataPlane.URL, Protocol: "MCP", Tools: tools()}
-		for _, id := range sorted(n.offer.schemas) {
-			s := n.offer.schemas[id]
+		plane = &wellknown.DataPlane{DID: planeDID, URL: cfg.DataPlane.URL, Protocol: "MCP", Tools: tools()}
+		for _, name := range sorted(n.offer.schemas) {
+			s := n.offer.schemas[name]
 			out := wellknown.Schema{Type: s.Type, Dataset: s.Dataset, Description: s.Description}
 			for _, c := range s.Columns {
 				out.Columns = append(out.Columns, wellknown.Column{Name: c.Name, Type: c.Type})
@@ -39,50 +67,58 @@ func (n *Node) describe(ctx context.Context, origin string) ([]wellknown.Documen
 		}
 	}
 	spec := wellknown.CardSpec{
-		Agent: n.self(), Name: cfg.Name, Description: "Negotiates data contracts for " + cfg.Domain + ".", Version: Version,
+		Agent: agent, Name: cfg.Name, Description: "Negotiates data contracts for " + cfg.Domain + ".", Version: Version,
 		Organization: cfg.Name, OrganizationURL: origin, Origin: origin, Schemas: schemas, DataPlane: plane, Push: true, Extended: true,
 	}
-	n.cardSpec.Store(&spec)
-	raw, err := wellknown.BuildCard(ctx, spec, signer)
+	raw, err := wellknown.BuildCard(ctx, spec, id.binding)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	card, err := wellknown.ParseCard(raw)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	params, err := card.Negotiation()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a2a.DescribeNegotiation(params, origin)
+	if err != nil {
+		return nil, err
 	}
 	adURL := origin + descriptionPath(cfg)
 	ad, err := wellknown.BuildAgentDescription(ctx, wellknown.ADSpec{
-		Agent: n.self(), URL: adURL, Name: cfg.Name, Description: card.Description, OwnerName: cfg.Name, OwnerURL: origin,
-		Created: n.id().agent.ProofCreated(), Interfaces: wellknown.Interfaces(origin, plane),
-	}, signer)
+		Agent: agent, URL: adURL, Name: cfg.Name, Description: card.Description, OwnerName: cfg.Name, OwnerURL: origin,
+		Created: id.agent.ProofCreated(), Interfaces: wellknown.Interfaces(origin, plane),
+	}, id.binding)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	description, err := wellknown.AgentDescriptionDocument(ad)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	pages, err := wellknown.DescriptionPages(origin, []wellknown.Item{{ID: adURL, Name: cfg.Name}}, 1)
-	if err == nil && cfg.Compat.A2AV03 {
-		var old wellknown.Document
-		old, err = a2a.LegacyDocument(raw)
-		pages = append(pages, old)
+	if err != nil {
+		return nil, err
 	}
-	return append(pages, wellknown.CardDocument(raw), description), card, err
-}
-
-// site is every public document: those of an identity and those that describe it.
-func (n *Node) site(id *identity) (*wellknown.Site, error) {
-	docs := slices.Clone(n.described)
-	for _, d := range []*did.Document{id.agent, id.service} {
-		doc, err := wellknown.DIDDocument(d.Raw())
+	if cfg.Compat.A2AV03 {
+		old, err := a2a.LegacyDocument(raw)
 		if err != nil {
 			return nil, err
 		}
-		docs = append(docs, doc)
+		pages = append(pages, old)
 	}
-	return wellknown.NewSite(documentAge, docs...)
+	return &selfDescription{append(pages, wellknown.CardDocument(raw), description), spec, answer}, nil
+}
+
+// published says whether there is a public document at the path of a request. A DID document that this process does not know may
+// be what another process of this node has published.
+func (n *Node) published(r *http.Request) bool {
+	if n.id().site.Has(r.URL.Path) {
+		return true
+	}
+	return strings.HasSuffix(r.URL.Path, "/did.json") && n.refresh(r.Context()) == nil && n.id().site.Has(r.URL.Path)
 }
 
 // tools are the signatures of the data plane's tools, as the card publishes them.

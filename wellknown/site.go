@@ -89,6 +89,12 @@ func NewSite(maxAge time.Duration, docs ...Document) (*Site, error) {
 // Paths lists where the site answers, sorted.
 func (s *Site) Paths() []string { return append([]string(nil), s.paths...) }
 
+// Has says whether there is a document at the path.
+func (s *Site) Has(path string) bool {
+	_, ok := s.docs[site{path, 1}]
+	return ok
+}
+
 // ServeHTTP implements http.Handler for GET and HEAD.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()

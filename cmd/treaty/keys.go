@@ -26,6 +26,10 @@ func (c *cli) keysCmd() *cobra.Command {
 			if err := c.admin().Get(cmd.Context(), "/keys", &all); err != nil {
 				return err
 			}
+			status, err := c.status(cmd.Context())
+			if err != nil {
+				return err
+			}
 			return c.print(all, func(w io.Writer) {
 				tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 				fmt.Fprintln(tw, "ROLE\tSTATE\tLOCATION\tCREATED\tTHUMBPRINT\tKID")
@@ -44,6 +48,16 @@ func (c *cli) keysCmd() *cobra.Command {
 					fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", k.Role, state, where, created, k.Thumbprint, k.KID)
 				}
 				_ = tw.Flush()
+				for _, f := range status.Former {
+					fmt.Fprintf(w, "formerly %s, moved to %s", f.DID, f.Successor)
+					if f.Until != "" {
+						fmt.Fprintf(w, "; what is sealed to its keys is opened until %s", f.Until)
+					}
+					if f.CompromisedSince != "" {
+						fmt.Fprintf(w, "; somebody else may have had its key since %s", f.CompromisedSince)
+					}
+					fmt.Fprintln(w)
+				}
 			})
 		}),
 	})

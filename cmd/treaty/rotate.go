@@ -21,11 +21,13 @@ func (c *cli) rotateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Put a new key in the place of an old one, on the running node",
-		Long: "Put a new key in the place of an old one, inside the DID, on the running node. The old key counts until the end of the\n" +
+		Long: "Put a new key in the place of an old one, on the running node. All but the binding key change inside the DID; a new binding\n" +
+			"key moves the identity to another DID (see `treaty rotate binding --help`). The old key counts until the end of the\n" +
 			"grace period (rotation.grace) and is then retired by the node itself. `treaty keys list` shows where each key is.\n" +
 			"Exit code 3: another rotation was faster, and nothing was changed by this one.",
 		Example: "  treaty rotate key-agreement\n  treaty rotate recovery --key-out offline/recovery-2.age --passphrase-file pass.txt",
 	}
+	cmd.AddCommand(c.rotateBindingCmd())
 	cmd.PersistentFlags().BoolVar(&now, "now", false, "end the old key at once: somebody else may have it. What is under way with it fails")
 	for _, k := range []struct{ kind, short string }{
 		{httpapi.RotateKeyAgreement, "New key that peers seal messages to"},
@@ -108,6 +110,10 @@ func (c *cli) rotate(ctx context.Context, req httpapi.RotateRequest, file string
 		return err
 	}
 	return c.print(r, func(w io.Writer) {
+		if r.DID != "" {
+			printMove(w, r)
+			return
+		}
 		fmt.Fprintf(w, "new %s key  %s\n", r.Kind, r.KID)
 		if file != "" {
 			fmt.Fprintf(w, "  written to  %s\n", file)

@@ -33,6 +33,17 @@ type Status struct {
 	Domain  string `json:"domain"`
 	// Document is the hash of the agent's DID document as published now.
 	Document canon.Digest `json:"document"`
+	// Former are the DIDs that the node had before, oldest first.
+	Former []Former `json:"former,omitempty"`
+}
+
+// Former is a DID from which the node has moved on.
+type Former struct {
+	DID       string `json:"did"`
+	Successor string `json:"successor"`
+	// Until is when the last of its keys ends, RFC 3339; "" when none opens anything any more.
+	Until            string `json:"until,omitempty"`
+	CompromisedSince string `json:"compromisedSince,omitempty"` // RFC 3339
 }
 
 // ResolveRequest names what to resolve: a DID, or a domain whose agents are looked up first.

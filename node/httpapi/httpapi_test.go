@@ -75,10 +75,10 @@ func TestPublicRoutes(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) })
 	}
 	p := Public{
-		Site: answer("site"), Paths: []string{"/.well-known/did.json"}, A2A: answer("a2a"), ANP: answer("anp"),
-		Health: Health{Service: "treaty", Build: "b", DID: "did:wba:x.test"}, Ready: func(context.Context) error { return nil },
+		Site: answer("site"), Published: func(r *http.Request) bool { return r.URL.Path == "/.well-known/did.json" }, A2A: answer("a2a"), ANP: answer("anp"),
+		Health: func() Health { return Health{Service: "treaty", Build: "b", DID: "did:wba:x.test"} }, Ready: func(context.Context) error { return nil },
 	}
-	want := []string{"* /.well-known/did.json", "* /a2a", "* /a2a/", "* /anp", "GET /healthz", "GET /readyz"}
+	want := []string{"* /", "* /a2a", "* /a2a/", "* /anp", "GET /healthz", "GET /readyz"}
 	if got := templates(t, publicRouter(p)); !slices.Equal(got, want) {
 		t.Fatalf("routes %q, the table has %q", got, want)
 	}

@@ -106,6 +106,7 @@ const (
 	RotateSigning      = "signing" // the secondary key that signs requests; the binding key is not touched
 	RotateHuman        = "human"
 	RotateRecovery     = "recovery"
+	RotateBinding      = "binding" // the identity moves to another DID
 )
 
 // RotateRequest puts a new key in the place of those of its kind, which stay for the grace period.
@@ -118,6 +119,17 @@ type RotateRequest struct {
 	// Now retires the keys that are replaced at once, and all of their kind with them: somebody else may have them. What is sealed to them and under way
 	// is lost, and negotiations with peers that have the older document in their cache fail until they look again.
 	Now bool `json:"now,omitempty"`
+
+	// Of kind binding only. Compromised: somebody else may have the old key, since that time (zero: now). There is no grace.
+	Compromised bool      `json:"compromised,omitempty"`
+	Since       time.Time `json:"since,omitzero"`
+	// SignerKID is the next binding key, when it is behind a remote signer.
+	SignerKID string `json:"signerKid,omitempty"`
+	// Prepare makes the next DID's keys and changes nothing: the answer says what a recovery key has to sign. Successor and
+	// Deactivated then name the prepared DID and are the old document as the recovery key has deactivated it.
+	Prepare     bool   `json:"prepare,omitempty"`
+	Successor   string `json:"successor,omitempty"`
+	Deactivated []byte `json:"deactivated,omitempty"`
 }
 
 // Rotation is what a rotation led to.
@@ -129,6 +141,24 @@ type Rotation struct {
 	UsedFrom string       `json:"usedFrom"`        // RFC 3339; when this node begins to use the new key
 	Document canon.Digest `json:"document"`        // hash of the document published now
 	Note     string       `json:"note,omitempty"`  // what is left to do
+
+	// Of kind binding: the identity has moved from PreviousDID to DID. Until is then the end of what is opened with the old keys.
+	DID         string    `json:"did,omitempty"`
+	PreviousDID string    `json:"previousDid,omitempty"`
+	Assurance   string    `json:"assurance,omitempty"` // verified, recovery_verified
+	Suspects    *Suspects `json:"suspects,omitempty"`
+	Told        []string  `json:"told,omitempty"` // counterparties to which a notice is on its way
+	// Of a prepared move: the last document of PreviousDID in use, and the dialect of its proof.
+	Active  []byte `json:"active,omitempty"`
+	Dialect string `json:"dialect,omitempty"`
+}
+
+// Suspects is what somebody who had the old binding key may have had a hand in: what was first logged at Since or later.
+type Suspects struct {
+	Since         string   `json:"since"` // RFC 3339
+	Contracts     []string `json:"contracts"`
+	Receipts      int      `json:"receipts"`
+	Conversations []string `json:"conversations"`
 }
 
 // IdentityAdmin is the part of [Admin] about who others are and whom this node deals with.

@@ -26,12 +26,14 @@ type Health struct {
 
 // Public is what the public listener serves.
 type Public struct {
-	Site   http.Handler // public documents, at exactly Paths
-	Paths  []string
-	A2A    http.Handler // /a2a, /a2a/ and below, verified by its own middleware
-	ANP    http.Handler // /anp, likewise
-	Health Health
-	Ready  func(ctx context.Context) error // nil error: ready
+	Site http.Handler // public documents
+	// Published says whether there is a public document at exactly that path. Documents come while the node runs: an identity
+	// that moves has another DID.
+	Published func(r *http.Request) bool
+	A2A       http.Handler // /a2a, /a2a/ and below, verified by its own middleware
+	ANP       http.Handler // /anp, likewise
+	Health    func() Health
+	Ready     func(ctx context.Context) error // nil error: ready
 }
 
 const (
@@ -53,13 +55,13 @@ func PublicHandler(p Public) http.Handler {
 
 func publicRouter(p Public) *mux.Router {
 	r := mux.NewRouter().SkipClean(true).UseEncodedPath()
-	for _, path := range p.Paths {
-		r.Path(path).Handler(p.Site)
-	}
+	r.PathPrefix("/").MatcherFunc(func(req *http.Request, _ *mux.RouteMatch) bool {
+		return req.URL.EscapedPath() == req.URL.Path && p.Published(req)
+	}).Handler(p.Site)
 	r.Path("/a2a").Handler(p.A2A)
 	r.PathPrefix("/a2a/").Handler(p.A2A)
 	r.Path("/anp").Handler(p.ANP)
-	r.Path("/healthz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, p.Health) })
+	r.Path("/healthz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, p.Health()) })
 	r.Path("/readyz").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
 		defer cancel()

@@ -66,6 +66,7 @@ var kinds = map[string]func() data{
 	DrillStarted:         func() data { return new(Drill) },
 	DrillStep:            func() data { return new(DrillCheck) },
 	DrillFinished:        func() data { return new(DrillResult) },
+	IdentityMoved:        func() data { return new(Move) },
 }
 
 var limits = canon.Limits{MaxBytes: MaxEventBytes, MaxDepth: maxDepth}

@@ -122,6 +122,7 @@ func story() []Entry {
 			{What: "column", Asked: "customer_email", Rule: "never", Why: "columns of class pii never leave"},
 			{What: "retentionDays", Asked: "3650", Offered: "90", Rule: "limits", Why: "beyond the policy"},
 		}}),
+		{Type: IdentityMoved, Data: Move{Old: vendor, New: vendor + "-2", Assurance: "verified", OldHash: digest, NewHash: digest, Until: "2026-12-07T12:00:00Z"}},
 		{Type: KeyConfirmed, Peer: "did:wba:data.vendorcorp.test", Data: KeyConfirmation{DID: "did:wba:data.vendorcorp.test", Hash: digest}},
 		with(NoticeSent, Notice{ID: "ntc_1", Kind: "successor"}),
 		with(NoticeReceived, NoticeReply{Kind: "successor", OK: true}),

@@ -266,6 +266,11 @@ func (d *Retirement) line(b *line, _ *Event) {
 	b.put("key retired: ", text(d.Role), " key ", text(d.KeyID), ", document ", short(d.Hash))
 }
 
+func (d *Move) line(b *line, _ *Event) {
+	b.put("identity moved: ", text(d.Old), " is now ", text(d.New), " (", text(d.Assurance), "), document ", short(d.NewHash))
+	b.when(d.CompromisedSince != "", "; somebody else may have had the old key since ", text(d.CompromisedSince))
+}
+
 // way is " sent" or " received".
 func way(e *Event, sent string) string {
 	if e.Type == sent {

@@ -61,6 +61,8 @@ const (
 
 	KeyRotated = "key.rotated" // → [Rotation]
 	KeyRetired = "key.retired" // → [Retirement]
+
+	IdentityMoved = "identity.moved" // → [Move]
 )
 
 // Started is the data of [NodeStarted].
@@ -370,4 +372,16 @@ type Retirement struct {
 	Role  string       `json:"role"`
 	KeyID string       `json:"keyId"`
 	Hash  canon.Digest `json:"hash"`
+}
+
+// Move is the data of [IdentityMoved]: the node has another DID, with another binding key, than before. The hashes are over the
+// canonical forms of the old document, now deactivated, and of the new one.
+type Move struct {
+	Old              string       `json:"old"`
+	New              string       `json:"new"`
+	Assurance        string       `json:"assurance"` // verified, recovery_verified
+	OldHash          canon.Digest `json:"oldHash"`
+	NewHash          canon.Digest `json:"newHash"`
+	Until            string       `json:"until"`            // RFC 3339; what is sealed to the old keys is opened until then
+	CompromisedSince string       `json:"compromisedSince"` // RFC 3339; "" when nobody else had the old key
 }

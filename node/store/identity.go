@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 )
@@ -69,6 +70,24 @@ func (i *Identity) Key(kid string) OwnKey {
 		}
 	}
 	return OwnKey{}
+}
+
+// AllKeys are the keys of every DID that the identity has had.
+func (i *Identity) AllKeys() iter.Seq2[string, OwnKey] {
+	return func(yield func(string, OwnKey) bool) {
+		for _, f := range i.Former {
+			for kid, k := range f.Keys {
+				if !yield(kid, k) {
+					return
+				}
+			}
+		}
+		for kid, k := range i.Keys {
+			if !yield(kid, k) {
+				return
+			}
+		}
+	}
 }
 
 // GetIdentity returns the identity in force, or ErrNotFound.

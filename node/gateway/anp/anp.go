@@ -83,11 +83,13 @@ type Verifier interface {
 
 // Config of a handler. Service and Verifier are needed.
 type Config struct {
-	Service  did.DID   // the serviceDid of the ANPMessageService
-	Agents   []did.DID // agents that can be addressed here
+	Service did.DID // the serviceDid of the ANPMessageService
+	// Agents says which agents can be addressed here, and in whose place another is now: a superseded DID is answered with its
+	// current one. Either may change while the node runs.
+	Agents   func(did.DID) (current did.DID, ok bool)
 	Verifier Verifier
 	// Speaks is what anp.get_capabilities tells beside the standard members, as its member x_treaty.
-	Speaks  any
+	Speaks  func() any
 	Methods []Method
 	Now     func() time.Time // nil: time.Now
 	Logger  *slog.Logger     // nil: none
@@ -302,10 +304,17 @@ func (h *handler) addressed(m Method, t *Target) *Error {
 			return nil
 		}
 	case t.Kind == "agent" && m.Target != ServiceScoped:
-		for _, a := range h.cfg.Agents {
-			if t.DID == a.String() {
-				return nil
-			}
+		asked, err := did.Parse(t.DID)
+		if err != nil || h.cfg.Agents == nil {
+			break
+		}
+		switch current, ok := h.cfg.Agents(asked); {
+		case ok && current == asked:
+			return nil
+		case ok:
+			e := Refuse(DIDSuperseded, "the agent has another DID now")
+			e.Details = map[string]string{"requested_did": asked.String(), "current_did": current.String()}
+			return e
 		}
 	default:
 		return Refuse(InvalidTargetBinding, "the method is not for a target of this kind")
@@ -361,13 +370,17 @@ func (h *handler) capabilities() Method {
 	answer := Capabilities{
 		ServiceDID: h.cfg.Service.String(), Profiles: profiles, SecurityProfiles: []string{TransportProtected},
 		Limits:       map[string]string{"max_request_bytes": strconv.Itoa(MaxRequestBytes)},
-		ContentTypes: []string{"application/json"}, Methods: methods, Treaty: h.cfg.Speaks,
+		ContentTypes: []string{"application/json"}, Methods: methods,
 	}
 	return Method{
 		Name: "anp.get_capabilities", Profile: CoreProfile, Target: EndpointLocal, Anonymous: true,
 		Handle: func(_ context.Context, c Call) (any, error) {
 			if string(c.Body) != "{}" {
 				return nil, Refuse(InvalidParamsShape, "anp.get_capabilities takes an empty body")
+			}
+			answer := answer
+			if h.cfg.Speaks != nil {
+				answer.Treaty = h.cfg.Speaks()
 			}
 			return answer, nil
 		},

@@ -122,7 +122,10 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.handler, err = Handler(Config{
-		Service: parse(t, service), Agents: []did.DID{w.agent}, Verifier: v, Now: w.time, Speaks: map[string]string{"extension": "x"},
+		Service: parse(t, service), Agents: func(id did.DID) (did.DID, bool) {
+			return w.agent, id == w.agent || id.String() == service+":agents:steward:old"
+		}, Verifier: v, Now: w.time,
+		Speaks: func() any { return map[string]string{"extension": "x"} },
 		Methods: []Method{
 			{Name: "x.write", Profile: "x.test.v1", Handle: func(context.Context, Call) (any, error) { w.calls.Add(1); return w.do() }},
 			{Name: "x.agent", Profile: "x.test.v1", Target: AgentAddressed, Anonymous: true, Handle: func(_ context.Context, c Call) (any, error) {
@@ -423,7 +426,7 @@ func TestExtensions(t *testing.T) {
 	for _, c := range []struct {
 		target any
 		code   int
-	}{{object1{"kind": "agent", "did": w.agent.String()}, 0}, {object1{"kind": "service", "did": service}, 1014}, {object1{"kind": "agent", "did": service}, 1007}, {nil, 1014}} {
+	}{{object1{"kind": "agent", "did": w.agent.String()}, 0}, {object1{"kind": "service", "did": service}, 1014}, {object1{"kind": "agent", "did": service}, 1007}, {nil, 1014}, {object1{"kind": "agent", "did": service + ":agents:steward:old"}, 1019}} {
 		q := w.write()
 		q["method"] = "x.agent"
 		meta(q)["target"] = c.target
