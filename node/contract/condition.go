@@ -246,6 +246,11 @@ func (c *Condition) checkType(typ string) error {
 	if !ok {
 		return errType
 	}
+	return c.fitsType(t)
+}
+
+// fitsType is checkType for a condition whose form has been checked.
+func (c *Condition) fitsType(t Type) error {
 	if t.Kind == KindBoolean {
 		switch c.Op {
 		case OpLess, OpLessEqual, OpGreater, OpGreaterEqual, OpBetween:

@@ -50,8 +50,25 @@ func (s *Scope) Grants() string {
 	if s.MinGroupSize > 1 {
 		b.WriteString(", in groups of at least " + strconv.Itoa(s.MinGroupSize))
 	}
+	s.writeTerms(&b)
 	b.WriteString("; purpose of record: " + quotePurpose(s.Purpose))
 	return b.String()
+}
+
+// writeTerms describes what later versions add.
+func (s *Scope) writeTerms(b *strings.Builder) {
+	if n := len(s.ColumnGrants); n > 0 {
+		b.WriteString(", with uses of their own for " + strconv.Itoa(n) + " of the columns")
+	}
+	if !s.Rows.IsZero() {
+		b.WriteString(", and " + strconv.FormatInt(s.Rows.RowBudget, 10) + " rows of " + listed(s.Readable(), shownNames))
+	}
+	if !s.Rate.IsZero() {
+		b.WriteString(", at most " + s.Rate.String())
+	}
+	if s.Noise != nil {
+		b.WriteString(", with noise of epsilon " + s.Noise.EpsilonPerQuery + " per query and " + s.Noise.EpsilonTotal + " in all")
+	}
 }
 
 // quotePurpose quotes without cutting: the purpose of record is bounded and

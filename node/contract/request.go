@@ -4,6 +4,7 @@ package contract
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/treaty-node/treaty/did/canon"
 )
@@ -16,7 +17,8 @@ const QueryType = "TreatyQuery"
 type Aggregate struct {
 	Op     string `json:"op"`
 	Column string `json:"column"`
-	As     string `json:"as"` // alias; empty: op, or op_column
+	As     string `json:"as"`          // alias; empty: op, or op_column
+	P      string `json:"p,omitempty"` // of percentile, and of nothing else: "0." and one to six digits, such as "0.95"
 }
 
 // Name is the name of the output column.
@@ -43,14 +45,54 @@ func (a *Aggregate) appendName(dst []byte) []byte {
 	return dst
 }
 
-// Order sorts by a group-by column or by an aggregate's name.
+// The units of a DateGroup. Weeks begin on Monday; instants are cut in UTC.
+const (
+	UnitYear    = "year"
+	UnitQuarter = "quarter"
+	UnitMonth   = "month"
+	UnitWeek    = "week"
+	UnitDay     = "day"
+	UnitHour    = "hour" // of timestamps only
+)
+
+// Units returns the units, the longest first.
+func Units() []string {
+	return []string{UnitYear, UnitQuarter, UnitMonth, UnitWeek, UnitDay, UnitHour}
+}
+
+func knownUnit(s string) bool {
+	switch s {
+	case UnitYear, UnitQuarter, UnitMonth, UnitWeek, UnitDay, UnitHour:
+		return true
+	}
+	return false
+}
+
+// DateGroup groups by a date or timestamp, cut to the beginning of a unit.
+type DateGroup struct {
+	Column string `json:"column"`
+	Unit   string `json:"unit"` // one of Units
+}
+
+// Name is the name of the output column: column_unit.
+func (g DateGroup) Name() string { return g.Column + "_" + g.Unit }
+
+func (g *DateGroup) appendName(dst []byte) []byte {
+	dst = append(dst, g.Column...)
+	dst = append(dst, '_')
+	return append(dst, g.Unit...)
+}
+
+// Order sorts by a group-by column, by a DateGroup's name, by an aggregate's
+// name, or by a selected column.
 type Order struct {
 	By   string `json:"by"`
 	Desc bool   `json:"desc"`
 }
 
 // Request is one query as the data plane received it. Caller is the verified
-// DID of whoever signed the call, never a member of the call.
+// DID of whoever signed the call, never a member of the call. It asks either
+// for aggregates, grouped or not, or for rows (Select).
 type Request struct {
 	ContractID string      `json:"contractId"`
 	Caller     string      `json:"-"`
@@ -60,8 +102,17 @@ type Request struct {
 	GroupBy    []string    `json:"groupBy"`
 	Filters    []Condition `json:"filters"` // all must hold
 	OrderBy    []Order     `json:"orderBy"`
-	Limit      int         `json:"limit"` // 0: as many as MaxLimit
+	Limit      int         `json:"limit"` // 0: as many as MaxLimit; rows want 1 or more
+
+	GroupByDate []DateGroup `json:"groupByDate,omitempty"` // after GroupBy
+	Where       *Filter     `json:"where,omitempty"`       // must hold beside Filters
+	Having      []Condition `json:"having,omitempty"`      // on aggregates, by name; all must hold
+	Offset      int         `json:"offset,omitzero"`       // rows of the answer to leave out first, at most MaxOffset
+	Select      []string    `json:"select,omitempty"`      // columns of the rows to return
 }
+
+// Rows says whether the request asks for rows rather than aggregates.
+func (r *Request) Rows() bool { return len(r.Select) > 0 }
 
 // Digest identifies what was asked: the SHA-256 of the canonical JSON of the
 // request with type QueryType, without the caller. Both sides can compute it.
@@ -82,18 +133,27 @@ func (r *Request) shape() string {
 		return "the purpose is longer than " + strconv.Itoa(MaxPurpose) + " bytes"
 	case len(r.Dataset) > MaxDataset:
 		return "the dataset's name is too long"
-	case len(r.Aggregates) == 0:
-		return "there is no aggregate; rows themselves are not granted by contracts of version 1"
+	case len(r.Aggregates) == 0 && !r.Rows():
+		return "there is no aggregate; rows are asked for with select_records, where a contract grants them"
 	case len(r.Aggregates) > MaxAggregates:
 		return "more than " + strconv.Itoa(MaxAggregates) + " aggregates"
-	case len(r.GroupBy) > MaxGroupBy:
+	case len(r.GroupBy) > MaxGroupBy || len(r.GroupBy)+len(r.GroupByDate) > MaxGroupBy:
 		return "more than " + strconv.Itoa(MaxGroupBy) + " group-by columns"
 	case len(r.Filters) > MaxConditions:
 		return "more than " + strconv.Itoa(MaxConditions) + " filters"
+	case len(r.Having) > MaxConditions:
+		return "more than " + strconv.Itoa(MaxConditions) + " conditions in having"
 	case len(r.OrderBy) > MaxOrderBy:
 		return "more than " + strconv.Itoa(MaxOrderBy) + " order-by terms"
 	case r.Limit < 0 || r.Limit > MaxLimit:
 		return "the limit is not within 0 to " + strconv.Itoa(MaxLimit)
+	case r.Offset < 0 || r.Offset > MaxOffset:
+		return "the offset is not within 0 to " + strconv.Itoa(MaxOffset)
+	}
+	if r.Rows() {
+		if why := r.rowShape(); why != "" {
+			return why
+		}
 	}
 	for i := range r.Aggregates {
 		if why := r.Aggregates[i].shape(); why != "" {
@@ -117,6 +177,9 @@ func (r *Request) shape() string {
 			}
 		}
 	}
+	if why := r.dateShape(); why != "" {
+		return why
+	}
 	for i := range r.OrderBy {
 		for j := range i {
 			if r.OrderBy[i].By == r.OrderBy[j].By {
@@ -127,6 +190,69 @@ func (r *Request) shape() string {
 	for i := range r.Filters {
 		if err := r.Filters[i].checkForm(); err != nil {
 			return "the filter on " + Echo(r.Filters[i].Column) + ": " + err.Error()
+		}
+	}
+	if r.Where != nil {
+		leaves := len(r.Filters)
+		if why := r.Where.shape(1, &leaves); why != "" {
+			return why
+		}
+	}
+	for i := range r.Having {
+		if err := r.Having[i].checkForm(); err != nil {
+			return "having " + Echo(r.Having[i].Column) + ": " + err.Error()
+		}
+	}
+	return ""
+}
+
+// rowShape checks what only a request for rows has.
+func (r *Request) rowShape() string {
+	switch {
+	case len(r.Aggregates) > 0 || len(r.GroupBy) > 0 || len(r.GroupByDate) > 0 || len(r.Having) > 0:
+		return "rows have no aggregates, groups and having"
+	case len(r.Select) > MaxSelect:
+		return "more than " + strconv.Itoa(MaxSelect) + " columns"
+	case r.Limit < 1:
+		return "rows want a limit: so many are taken out of the row budget, and what did not come is put back"
+	}
+	for i, name := range r.Select {
+		for _, other := range r.Select[:i] {
+			if name == other {
+				return "column " + Echo(name) + " is there twice"
+			}
+		}
+	}
+	return ""
+}
+
+// dateShape checks units, and that no two outputs have one name.
+func (r *Request) dateShape() string {
+	for i := range r.GroupByDate {
+		g := &r.GroupByDate[i]
+		if !knownUnit(g.Unit) {
+			return "unknown unit " + Echo(g.Unit) + "; known are year quarter month week day hour"
+		}
+		if len(g.Column) > MaxName {
+			return "a group-by column's name is too long"
+		}
+		var buf nameBuf
+		name := g.appendName(buf[:0])
+		for j := range i {
+			if *g == r.GroupByDate[j] {
+				return "group by " + Echo(g.Column) + " and " + g.Unit + " is there twice"
+			}
+		}
+		for _, other := range r.GroupBy {
+			if equalFoldASCII(name, other) {
+				return "the group by " + Echo(g.Column) + " and " + g.Unit + " would have the name of another"
+			}
+		}
+		for j := range r.Aggregates {
+			var other nameBuf
+			if equalFoldASCII(name, r.Aggregates[j].appendName(other[:0])) {
+				return "an aggregate has the name of a date group; give it another alias"
+			}
 		}
 	}
 	return ""
@@ -140,6 +266,10 @@ func (a *Aggregate) shape() string {
 		return a.Op + " needs a column"
 	case len(a.As) > MaxAlias:
 		return "an alias is longer than " + strconv.Itoa(MaxAlias) + " bytes"
+	case (a.Op == OpPercentile) != (a.P != ""):
+		return "p belongs to percentile, which wants one, such as 0.95"
+	case a.P != "" && !fraction(a.P):
+		return "p wants 0. and one to six digits, not all zero: " + Echo(a.P)
 	}
 	for i := range len(a.As) {
 		c := a.As[i]
@@ -149,6 +279,12 @@ func (a *Aggregate) shape() string {
 		}
 	}
 	return ""
+}
+
+// fraction accepts what lies between 0 and 1 in its plain form.
+func fraction(p string) bool {
+	rest, ok := strings.CutPrefix(p, "0.")
+	return ok && digits(rest) && len(rest) <= 6 && strings.Trim(rest, "0") != ""
 }
 
 // nameBuf holds any output name whose column could be published.

@@ -100,6 +100,11 @@ func (t Type) Numeric() bool {
 	return t.Kind == KindInteger || t.Kind == KindDecimal || t.Kind == KindDouble
 }
 
+// Dated says whether the type is a date or a timestamp.
+func (t Type) Dated() bool {
+	return t.Kind == KindDate || t.Kind == KindTimestamp || t.Kind == KindTimestampTZ
+}
+
 // Column is one published column: a name and a type, never a value.
 type Column struct {
 	Name string `json:"name"`

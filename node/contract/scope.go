@@ -43,12 +43,15 @@ func knownOperation(op string) bool {
 func laterOperation(op string) bool { return op == OpStddev || op == OpPercentile }
 
 // OperationFits says whether an operation can be applied to a column of type t:
-// avg, sum, median and stddev need numbers, min, max and percentile an order.
+// avg, sum, median and stddev need numbers, percentile numbers, dates or
+// timestamps, min and max an order.
 func OperationFits(op string, t Type) bool {
 	switch op {
 	case OpAvg, OpSum, OpMedian, OpStddev:
 		return t.Numeric()
-	case OpMin, OpMax, OpPercentile:
+	case OpPercentile:
+		return t.Numeric() || t.Dated()
+	case OpMin, OpMax:
 		return t.Kind != KindBoolean && t.Kind != KindNone
 	case OpCount, OpCountDistinct:
 		return t.Kind != KindNone

@@ -93,9 +93,10 @@ const (
 // Uses returns the uses in the order documents list them.
 func Uses() []string { return []string{UseRead, UseFilter, UseGroup, UseAggregate} }
 
-// ColumnGrant says what one column may be used for (version 3). A column of the
-// scope without one may be filtered, grouped and aggregated with every
-// operation of the scope that releases no single value, and never read.
+// ColumnGrant says what one column may be used for (version 3). In a scope that
+// has such grants, a column without one may be filtered, grouped and aggregated
+// with every operation of the scope that releases no single value, and never be
+// read.
 type ColumnGrant struct {
 	Column     string   `json:"column"`
 	Uses       []string `json:"uses"`       // at least one
@@ -103,8 +104,8 @@ type ColumnGrant struct {
 }
 
 // ReleasesValue says whether an operation's result is, or may be, a value of one
-// row: min, max, median and percentile. In version 3 each must be named in a
-// column's own grant.
+// row: min, max, median and percentile. Where a scope has column grants, each
+// must be named in a column's own.
 func ReleasesValue(op string) bool {
 	return op == OpMin || op == OpMax || op == OpMedian || op == OpPercentile
 }
@@ -331,9 +332,8 @@ func (s *Scope) Grant(column string) (ColumnGrant, bool) {
 		return ColumnGrant{}, false
 	}
 	g := ColumnGrant{Column: column, Uses: []string{UseFilter, UseGroup, UseAggregate}, Operations: []string{}}
-	narrow := s.Needs() >= Version3
 	for _, op := range s.Operations {
-		if !narrow || !ReleasesValue(op) {
+		if len(s.ColumnGrants) == 0 || !ReleasesValue(op) {
 			g.Operations = append(g.Operations, op)
 		}
 	}
