@@ -21,6 +21,7 @@ const (
 	ListDatasets     = "list_datasets"
 	DescribeContract = "describe_contract"
 	QueryRecords     = "query_records"
+	SelectRecords    = "select_records"
 )
 
 // MetaReceipt is the member of a refused call's _meta that holds the signed receipt of the refusal, when there is one.
@@ -42,6 +43,49 @@ type QueryInput struct {
 	Filters    []contract.Condition `json:"filters,omitempty"`
 	OrderBy    []OrderInput         `json:"order_by,omitempty"`
 	Limit      int                  `json:"limit,omitempty"`
+
+	GroupByDate []DateGroupInput     `json:"group_by_date,omitempty"`
+	Where       *contract.Filter     `json:"where,omitempty"`
+	Having      []contract.Condition `json:"having,omitempty"`
+	Offset      int                  `json:"offset,omitempty"`
+}
+
+// DateGroupInput groups by the beginning of a unit of time.
+type DateGroupInput struct {
+	Column string `json:"column"`
+	Unit   string `json:"unit"`
+}
+
+// SelectInput is the argument object of select_records.
+type SelectInput struct {
+	ContractID string               `json:"contract_id"`
+	Purpose    string               `json:"purpose"`
+	Dataset    string               `json:"dataset"`
+	Columns    []string             `json:"columns"`
+	Filters    []contract.Condition `json:"filters,omitempty"`
+	Where      *contract.Filter     `json:"where,omitempty"`
+	OrderBy    []OrderInput         `json:"order_by,omitempty"`
+	Limit      int                  `json:"limit"`
+	Offset     int                  `json:"offset,omitempty"`
+}
+
+// Selection makes the arguments of select_records that ask r, which asks for rows.
+func Selection(r contract.Request) SelectInput {
+	q := Input(r)
+	return SelectInput{
+		ContractID: q.ContractID, Purpose: q.Purpose, Dataset: q.Dataset, Columns: r.Select, Filters: q.Filters, Where: q.Where,
+		OrderBy: q.OrderBy, Limit: q.Limit, Offset: q.Offset,
+	}
+}
+
+// Request is what the arguments ask, by a verified caller. Lists that every request has are empty and never nil.
+func (in SelectInput) Request(caller string) contract.Request {
+	r := QueryInput{
+		ContractID: in.ContractID, Purpose: in.Purpose, Dataset: in.Dataset, Filters: in.Filters, Where: in.Where,
+		OrderBy: in.OrderBy, Limit: in.Limit, Offset: in.Offset,
+	}.Request(caller)
+	r.Select = append([]string{}, in.Columns...)
+	return r
 }
 
 // AggregateInput is one aggregate. Column is left out to count rows, As to take the default name.
@@ -49,6 +93,7 @@ type AggregateInput struct {
 	Op     string `json:"op"`
 	Column string `json:"column,omitempty"`
 	As     string `json:"as,omitempty"`
+	P      string `json:"p,omitempty"` // of percentile
 }
 
 // OrderInput is one term of an order.
@@ -69,6 +114,10 @@ func Input(r contract.Request) QueryInput {
 	for _, o := range r.OrderBy {
 		in.OrderBy = append(in.OrderBy, OrderInput(o))
 	}
+	for _, g := range r.GroupByDate {
+		in.GroupByDate = append(in.GroupByDate, DateGroupInput(g))
+	}
+	in.Where, in.Having, in.Offset = r.Where, r.Having, r.Offset
 	return in
 }
 
@@ -86,6 +135,10 @@ func (in QueryInput) Request(caller string) contract.Request {
 	for i, o := range in.OrderBy {
 		r.OrderBy[i] = contract.Order(o)
 	}
+	for _, g := range in.GroupByDate {
+		r.GroupByDate = append(r.GroupByDate, contract.DateGroup(g))
+	}
+	r.Where, r.Having, r.Offset = in.Where, in.Having, in.Offset
 	return r
 }
 
@@ -106,6 +159,13 @@ type Result struct {
 	Rows      [][]any  `json:"rows"`
 	UsedRows  int64    `json:"used_rows"`
 	TotalRows int64    `json:"total_rows"`
+
+	Noise *NoiseInfo `json:"noise,omitempty"` // present when noise was added; UsedRows and TotalRows are then 0
+}
+
+// NoiseInfo says that noise was added, and what the answer took out of the privacy budget.
+type NoiseInfo struct {
+	Epsilon string `json:"epsilon"`
 }
 
 // QueryOutput is the structured content of an answered query_records. Both members are kept as they came: the receipt's
@@ -175,6 +235,18 @@ type ContractInfo struct {
 	CallsUsed     int64                `json:"calls_used"`
 	ValidFrom     string               `json:"valid_from"`
 	ValidUntil    string               `json:"valid_until"`
+
+	// What contracts of later versions have; left out where there is no such term.
+	Version            int                    `json:"contract_version,omitempty"` // left out for version 1
+	Rate               *contract.Rate         `json:"rate,omitempty"`
+	CallsInWindow      int64                  `json:"calls_in_window,omitempty"`
+	ColumnGrants       []contract.ColumnGrant `json:"column_grants,omitempty"`
+	RowBudget          int64                  `json:"row_budget,omitempty"`
+	RowsUsed           int64                  `json:"rows_used,omitempty"`
+	RetentionStatement string                 `json:"retention_statement,omitempty"`
+	Noise              *contract.Noise        `json:"noise,omitempty"`
+	EpsilonUsed        string                 `json:"epsilon_used,omitempty"`
+	Amends             *contract.Reference    `json:"amends,omitempty"`
 }
 
 // DatasetInfo is a dataset as a caller sees it: its name, and for callers with a contract on it the rest.
@@ -196,7 +268,7 @@ func ParseArguments(raw []byte, into any) error {
 	if len(raw) == 0 {
 		raw = []byte("{}")
 	}
-	if err := canon.Unmarshal(raw, into, canon.Limits{MaxBytes: MaxArguments, MaxDepth: 8}); err != nil {
+	if err := canon.Unmarshal(raw, into, canon.Limits{MaxBytes: MaxArguments, MaxDepth: 4 + 2*contract.MaxFilterDepth}); err != nil {
 		return fmt.Errorf("%w: %w", ErrArguments, err)
 	}
 	return nil

@@ -20,17 +20,23 @@ type Answer = datatools.Result
 
 // Answer reads the engine's rows. ErrGroups when there is none.
 func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
-	if len(rows) == 0 {
+	if len(rows) == 0 && !p.rows && !p.page {
 		return nil, ErrGroups
 	}
 	a := &Answer{Rows: make([][]any, len(rows))}
 	for _, o := range p.columns {
 		a.Columns = append(a.Columns, datatools.Column{Name: o.name, Type: o.typ})
 	}
+	var draw *sampler
+	if p.noise != nil {
+		draw = newSampler(p.noise.Seed)
+		a.Noise = &datatools.NoiseInfo{Epsilon: p.noise.Terms.EpsilonPerQuery}
+	}
 	width := 2
 	for _, o := range p.columns {
 		width += o.n
 	}
+	var err error
 	for i, r := range rows {
 		if len(r) != width {
 			return nil, ErrRows
@@ -43,12 +49,21 @@ func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
 		a.UsedRows, a.TotalRows = a.UsedRows+used, total
 		a.Rows[i] = make([]any, len(p.columns))
 		for j, o := range p.columns {
-			v, err := o.value(r[o.from : o.from+o.n])
+			cells := r[o.from : o.from+o.n]
+			if draw != nil && o.op != "" {
+				if cells, err = p.noise.add(draw, p, o, cells[0]); err != nil {
+					return nil, err
+				}
+			}
+			v, err := o.value(cells)
 			if err != nil {
 				return nil, fmt.Errorf("%w (column %d)", err, j+1)
 			}
 			a.Rows[i][j] = v
 		}
+	}
+	if p.noise != nil {
+		a.UsedRows, a.TotalRows = 0, 0 // exact numbers that nothing was added to
 	}
 	return a, nil
 }

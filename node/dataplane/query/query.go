@@ -52,16 +52,20 @@ const AvgDigits = 4
 type Plan struct {
 	Statement source.Statement
 	columns   []output
+	rows      bool // of the dataset, rather than of groups
+	page      bool // a page after the first, which may be empty
+	noise     *Noise
 }
 
 // output is one column of the answer, made from one or two columns of the statement's rows.
 type output struct {
-	name string
-	typ  string // type in the answer
-	op   string // "" for a group column
-	col  dataset.Type
-	from int // first column in the row
-	n    int // columns in the row
+	name   string
+	typ    string // type in the answer
+	op     string // "" for a group column
+	source string // the column it is computed over; "" for rows
+	col    dataset.Type
+	from   int // first column in the row
+	n      int // columns in the row
 }
 
 // Spec is everything a plan is made from. The request has been allowed by [contract.Evaluate].
@@ -74,6 +78,7 @@ type Spec struct {
 	MinGroup  int    // subjects a group must have; below 1 counts as 1
 	Subject   string // column that counts people; empty: every row is one
 	MaxRows   int    // most rows of an answer
+	Noise     *Noise // nil: none
 }
 
 type builder struct {
@@ -84,6 +89,17 @@ type builder struct {
 
 // Build makes the plan. Errors match ErrInvalid.
 func Build(s Spec) (*Plan, error) {
+	b, err := newBuilder(s)
+	if err != nil {
+		return nil, err
+	}
+	if s.Request.Rows() {
+		return b.rows()
+	}
+	return b.build()
+}
+
+func newBuilder(s Spec) (*builder, error) {
 	b := &builder{spec: s, types: make(map[string]dataset.Type, len(s.Schema.Columns))}
 	for _, c := range s.Schema.Columns {
 		t, err := dataset.ParseType(c.Type)
@@ -92,7 +108,7 @@ func Build(s Spec) (*Plan, error) {
 		}
 		b.types[c.Name] = t
 	}
-	return b.build()
+	return b, nil
 }
 
 func (b *builder) build() (*Plan, error) {
@@ -105,19 +121,24 @@ func (b *builder) build() (*Plan, error) {
 			return nil, err
 		}
 	}
+	if b.spec.Noise != nil {
+		if err := b.spec.Noise.check(d); err != nil {
+			return nil, err
+		}
+	}
 	// Placeholders are numbered in the order of the text. The select list has none.
 	rowFilter, err := b.where(b.spec.RowFilter)
 	if err != nil {
 		return nil, err
 	}
-	filters, err := b.where(req.Filters)
+	filters, err := b.filters(&req)
 	if err != nil {
 		return nil, err
 	}
 
 	var groups, inner []string // SQL of the group expressions; select list of the grouped query
 	var types []dataset.Type
-	p := &Plan{}
+	p := &Plan{page: req.Offset > 0, noise: b.spec.Noise}
 	names := map[string]int{} // name in the answer → output
 	addOutput := func(o output) error {
 		if _, dup := names[o.name]; dup {
@@ -140,6 +161,16 @@ func (b *builder) build() (*Plan, error) {
 		c := d.Column(name, t)
 		groups = append(groups, c)
 		if err := addOutput(output{name: name, typ: dataset.TypeName(t), col: t, from: add(expr{c, t}), n: 1}); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range req.GroupByDate {
+		c, t, err := b.date(g)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, c)
+		if err := addOutput(output{name: g.Name(), typ: dataset.TypeName(t), col: t, from: add(expr{c, t}), n: 1}); err != nil {
 			return nil, err
 		}
 	}
@@ -170,9 +201,9 @@ func (b *builder) build() (*Plan, error) {
 	}
 
 	minGroup := max(b.spec.MinGroup, 1)
-	having := make([]string, len(contributors))
+	enough := make([]string, len(contributors))
 	for i, c := range contributors {
-		having[i] = fmt.Sprintf("%s >= %d", c, minGroup)
+		enough[i] = fmt.Sprintf("%s >= %d", c, minGroup)
 	}
 	limit := b.spec.MaxRows
 	if req.Limit > 0 && req.Limit <= limit {
@@ -184,6 +215,10 @@ func (b *builder) build() (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown, err := b.having(p, names)
+	if err != nil {
+		return nil, err
+	}
 	// Each part names the columns it uses and no others, and reads the table itself: engines that keep the rows of a common
 	// table expression would keep all of them.
 	from := b.spec.From + " AS " + source.Alias
@@ -192,12 +227,12 @@ func (b *builder) build() (*Plan, error) {
 	if len(groups) > 0 {
 		fmt.Fprintf(&q, " GROUP BY %s", strings.Join(groups, ", "))
 	}
-	fmt.Fprintf(&q, " HAVING %s) ", strings.Join(having, " AND "))
-	fmt.Fprintf(&q, "SELECT released.*, (SELECT count(*) FROM %s WHERE %s) AS total FROM released", from, visible)
+	fmt.Fprintf(&q, " HAVING %s) ", strings.Join(enough, " AND "))
+	fmt.Fprintf(&q, "SELECT released.*, (SELECT count(*) FROM %s WHERE %s) AS total FROM released%s", from, visible, shown)
 	if len(order) > 0 {
 		fmt.Fprintf(&q, " ORDER BY %s", strings.Join(order, ", "))
 	}
-	q.WriteString(" " + d.Limit(limit, 0))
+	q.WriteString(" " + d.Limit(limit, req.Offset))
 	integer := dataset.Type{Kind: dataset.Integer}
 	p.Statement = source.Statement{Dataset: req.Dataset, SQL: q.String(), Args: b.args, Types: append(types, integer, integer), MaxRows: b.spec.MaxRows}
 	return p, nil
@@ -251,7 +286,7 @@ func (b *builder) aggregate(a contract.Aggregate) (output, []expr, error) {
 	if !contract.OperationFits(a.Op, t) {
 		return o, nil, fmt.Errorf("%w: %s does not apply to %s", ErrInvalid, contract.Echo(a.Op), dataset.TypeName(t))
 	}
-	o.col, o.typ = t, dataset.TypeName(t)
+	o.col, o.typ, o.source = t, dataset.TypeName(t), a.Column
 	d, c := b.spec.Dialect, b.sql(a.Column)
 	exact := func(scale int) string {
 		if t.Kind == dataset.Double {
@@ -270,8 +305,23 @@ func (b *builder) aggregate(a contract.Aggregate) (output, []expr, error) {
 	case contract.OpMin, contract.OpMax:
 		return o, []expr{{a.Op + "(" + c + ")", t}}, nil
 	case contract.OpSum:
+		if b.spec.Noise != nil {
+			var err error
+			if c, err = b.spec.Noise.clamp(c, a.Column, t); err != nil {
+				return o, nil, err
+			}
+		}
 		o.typ = exact(t.Scale)
 		return o, []expr{{d.Sum(c, t), source.SumType(t)}}, nil
+	case contract.OpStddev:
+		double := dataset.Type{Kind: dataset.Double}
+		o.typ = "double"
+		return o, []expr{{d.Stddev(c, t), double}}, nil
+	case contract.OpPercentile:
+		if !source.CheckFraction(a.P) {
+			return o, nil, fmt.Errorf("%w: percentile wants p", ErrInvalid)
+		}
+		return o, []expr{{d.Quantile(c, a.P, false, t), t}}, nil
 	case contract.OpAvg:
 		o.typ = exact(t.Scale + AvgDigits)
 		return o, []expr{{d.Sum(c, t), source.SumType(t)}, count}, nil
@@ -280,6 +330,51 @@ func (b *builder) aggregate(a contract.Aggregate) (output, []expr, error) {
 		return o, []expr{{d.Quantile(c, "0.5", false, t), t}, {d.Quantile(c, "0.5", true, t), t}}, nil
 	}
 	return o, nil, fmt.Errorf("%w: unknown operation %s", ErrInvalid, contract.Echo(a.Op))
+}
+
+// date cuts a date or timestamp to the beginning of a unit.
+func (b *builder) date(g contract.DateGroup) (sql string, t dataset.Type, err error) {
+	if t, err = b.column(g.Column); err != nil {
+		return "", t, err
+	}
+	if !slices.Contains(source.Units(), g.Unit) || !t.Dated() || t.Kind == dataset.Date && g.Unit == contract.UnitHour {
+		return "", t, fmt.Errorf("%w: %s cannot be grouped by %s", ErrInvalid, contract.Echo(g.Column), contract.Echo(g.Unit))
+	}
+	return b.spec.Dialect.Truncate(g.Unit, b.sql(g.Column), t), t, nil
+}
+
+// having writes the caller's conditions on aggregates. They come after the minimum group size, over the groups that are
+// released: a group that is too small cannot be found by them.
+func (b *builder) having(p *Plan, names map[string]int) (string, error) {
+	if len(b.spec.Request.Having) == 0 {
+		return "", nil
+	}
+	terms := make([]string, 0, len(b.spec.Request.Having))
+	for _, h := range b.spec.Request.Having {
+		i, ok := names[h.Column]
+		if !ok || p.columns[i].op == "" {
+			return "", fmt.Errorf("%w: having %s, which is no aggregate", ErrInvalid, contract.Echo(h.Column))
+		}
+		o := p.columns[i]
+		term, err := b.compare(p.value(b.spec.Dialect, o), contract.CompareType(o.op, o.col), h)
+		if err != nil {
+			return "", err
+		}
+		terms = append(terms, term)
+	}
+	return " WHERE " + strings.Join(terms, " AND "), nil
+}
+
+// value is an output as an expression that can be compared. Averages and medians are their quotient in double precision.
+func (p *Plan) value(d source.Dialect, o output) string {
+	e := fmt.Sprintf("c%d", o.from)
+	switch o.op {
+	case contract.OpAvg:
+		return fmt.Sprintf("%s / c%d", d.Double(e), o.from+1)
+	case contract.OpMedian:
+		return fmt.Sprintf("(%s + %s) / 2", d.Double(e), d.Double(fmt.Sprintf("c%d", o.from+1)))
+	}
+	return e
 }
 
 // order writes the caller's order, and the group columns after it, so that the answer has one order. Averages and medians
@@ -306,7 +401,7 @@ func (p *Plan) order(d source.Dialect, req contract.Request, names map[string]in
 		}
 		term(p.columns[i], t.Desc)
 	}
-	for _, o := range p.columns[:len(req.GroupBy)] {
+	for _, o := range p.columns[:len(req.GroupBy)+len(req.GroupByDate)] {
 		term(o, false)
 	}
 	return order, nil

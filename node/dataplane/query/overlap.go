@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package query
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/dataplane/source"
+	"github.com/treaty-node/treaty/node/dataset"
+)
+
+// MaxShapes is how many shapes of one buyer on one dataset are remembered.
+const MaxShapes = 32
+
+// Shape is what a grouped query shows people by: its rows and its groups, and nothing of what was computed over them. Two
+// queries of one shape show the same groups of people.
+type Shape struct {
+	RowFilter   []contract.Condition `json:"rowFilter"` // the contract's
+	Filters     []contract.Condition `json:"filters"`
+	Where       *contract.Filter     `json:"where,omitempty"`
+	GroupBy     []string             `json:"groupBy"`
+	GroupByDate []contract.DateGroup `json:"groupByDate,omitempty"`
+	MinGroup    int                  `json:"minGroup"`
+}
+
+// ShapeOf is the shape of a request under a contract's row filter.
+func ShapeOf(r *contract.Request, rowFilter []contract.Condition, minGroup int) Shape {
+	s := Shape{
+		RowFilter: append([]contract.Condition{}, rowFilter...), Filters: append([]contract.Condition{}, r.Filters...), Where: r.Where,
+		GroupBy: append([]string{}, r.GroupBy...), GroupByDate: slices.Clone(r.GroupByDate), MinGroup: minGroup,
+	}
+	slices.Sort(s.GroupBy)
+	slices.SortFunc(s.GroupByDate, func(a, b contract.DateGroup) int { return strings.Compare(a.Name(), b.Name()) })
+	return s
+}
+
+// Marshal returns the canonical JSON and its digest.
+func (s Shape) Marshal() ([]byte, canon.Digest, error) {
+	b, err := canon.Marshal(s)
+	return b, canon.Sum(b), err
+}
+
+// ParseShape reads what Marshal wrote.
+func ParseShape(data []byte) (Shape, error) {
+	var s Shape
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, fmt.Errorf("%w: a remembered shape: %w", ErrInvalid, err)
+	}
+	return s, nil
+}
+
+// Overlap makes the statement that says whether two shapes of one dataset can be subtracted from each other to single people
+// out: within the groups that both have in common, how many cells are there in which one shows between 1 and minimum-1 people
+// that the other does not. Its one cell is that number, see [Close]. A person counts as shown where a group with it has the
+// minimum size, so that what one of them withheld counts as well.
+//
+// What it does not see: sums and differences of three and more answers, and persons who differ by a null in an aggregated
+// column only.
+func Overlap(spec Spec, a, b Shape) (source.Statement, error) {
+	o, err := newBuilder(spec)
+	if err != nil {
+		return source.Statement{}, err
+	}
+	sql, err := o.overlap(a, b)
+	if err != nil {
+		return source.Statement{}, err
+	}
+	return source.Statement{Dataset: spec.Request.Dataset, SQL: sql, Args: o.args, Types: []dataset.Type{{Kind: dataset.Integer}}, MaxRows: 1}, nil
+}
+
+// Close says what the statement of Overlap found. Errors match ErrRows.
+func Close(rows source.Rows) (bool, error) {
+	if len(rows) != 1 || len(rows[0]) != 1 {
+		return false, ErrRows
+	}
+	n, ok := rows[0][0].(int64)
+	if !ok {
+		return false, ErrRows
+	}
+	return n > 0, nil
+}
+
+func (b *builder) overlap(first, second Shape) (string, error) {
+	subject := b.spec.Subject
+	if subject != "" {
+		if _, err := b.column(subject); err != nil {
+			return "", err
+		}
+	}
+	from := b.spec.From + " AS " + source.Alias
+	var q strings.Builder
+	var joins, flags []string
+	for i, s := range []Shape{first, second} {
+		name := string(rune('a' + i))
+		groups, err := b.groups(s)
+		if err != nil {
+			return "", err
+		}
+		rows, err := b.shown(s)
+		if err != nil {
+			return "", err
+		}
+		q.WriteString([]string{"WITH ", ", "}[i] + name + " AS (SELECT 1 AS one")
+		on := []string{"1 = 1"}
+		for j, g := range groups {
+			fmt.Fprintf(&q, ", %s AS k%d", g, j)
+			on = append(on, fmt.Sprintf("(%s = %s.k%d OR %s IS NULL AND %s.k%d IS NULL)", g, name, j, g, name, j))
+		}
+		fmt.Fprintf(&q, " FROM %s WHERE %s", from, rows)
+		if len(groups) > 0 {
+			q.WriteString(" GROUP BY " + strings.Join(groups, ", "))
+		}
+		fmt.Fprintf(&q, " HAVING %s >= %d)", b.subjects(""), max(s.MinGroup, 1))
+		joins = append(joins, fmt.Sprintf(" LEFT JOIN %s ON %s", name, strings.Join(on, " AND ")))
+	}
+	q.WriteString(", flags AS (SELECT ")
+	common := commonGroups(first, second)
+	keys, err := b.groups(common)
+	if err != nil {
+		return "", err
+	}
+	var by []string
+	for i, k := range keys {
+		fmt.Fprintf(&q, "%s AS g%d, ", k, i)
+		by = append(by, fmt.Sprintf("g%d", i))
+	}
+	who := "1"
+	if subject != "" {
+		who = b.sql(subject)
+	}
+	for i, s := range []Shape{first, second} {
+		rows, err := b.shown(s) // again, in the place that it has in the text
+		if err != nil {
+			return "", err
+		}
+		flags = append(flags, fmt.Sprintf("CASE WHEN %c.one = 1 AND %s THEN 1 ELSE 0 END AS in%d", 'a'+i, rows, i))
+	}
+	fmt.Fprintf(&q, "%s AS who, %s FROM %s%s)", who, strings.Join(flags, ", "), from, strings.Join(joins, ""))
+	distinct := ""
+	if subject != "" {
+		distinct = "DISTINCT "
+	}
+	count := func(x, y int) string {
+		return fmt.Sprintf("count(%sCASE WHEN in%d = 1 AND in%d = 0 THEN who END)", distinct, x, y)
+	}
+	fmt.Fprintf(&q, " SELECT count(*) FROM (SELECT %s AS x, %s AS y FROM flags", count(0, 1), count(1, 0))
+	if len(by) > 0 {
+		q.WriteString(" GROUP BY " + strings.Join(by, ", "))
+	}
+	least := max(first.MinGroup, second.MinGroup, 1) - 1
+	fmt.Fprintf(&q, ") AS cells WHERE x BETWEEN 1 AND %d OR y BETWEEN 1 AND %d", least, least)
+	return q.String(), nil
+}
+
+// shown writes the rows that a shape looks at.
+func (b *builder) shown(s Shape) (string, error) {
+	own, err := b.where(s.RowFilter)
+	if err != nil {
+		return "", err
+	}
+	theirs, err := b.filters(&contract.Request{Filters: s.Filters, Where: s.Where})
+	if err != nil {
+		return "", err
+	}
+	return own + " AND " + theirs, nil
+}
+
+func (b *builder) groups(s Shape) ([]string, error) {
+	var out []string
+	for _, name := range s.GroupBy {
+		if _, err := b.column(name); err != nil {
+			return nil, err
+		}
+		out = append(out, b.sql(name))
+	}
+	for _, g := range s.GroupByDate {
+		sql, _, err := b.date(g)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sql)
+	}
+	return out, nil
+}
+
+func commonGroups(a, b Shape) (both Shape) {
+	for _, name := range a.GroupBy {
+		if slices.Contains(b.GroupBy, name) {
+			both.GroupBy = append(both.GroupBy, name)
+		}
+	}
+	for _, g := range a.GroupByDate {
+		if slices.Contains(b.GroupByDate, g) {
+			both.GroupByDate = append(both.GroupByDate, g)
+		}
+	}
+	return both
+}
