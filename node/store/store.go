@@ -25,6 +25,7 @@
 //	Receipts       PutReceipt GetReceipt ListReceipts ReceiptsOf ListResults
 //	Answers        PutAnswer GetAnswer ListAnswers DueAnswers DeleteAnswer
 //	Statements     PutStatement ListStatements
+//	Terms          Draw GetDrawn ReturnRows PutShape DeleteShape ListShapes
 //	Log            Append Events FindEvents Head
 //	Settings       GetSetting PutSetting
 //	Tasks          PutTask GetTask ListTasks
@@ -79,6 +80,7 @@ type Tx interface {
 	Envelopes
 	Contracts
 	Budgets
+	Terms
 	Receipts
 	Answers
 	Statements

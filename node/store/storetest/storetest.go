@@ -33,6 +33,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Revocations", revocations},
 		{"Reserve", reserve},
 		{"ReserveRace", reserveRace},
+		{"Draws", draws},
+		{"DrawRace", drawRace},
+		{"Shapes", shapes},
 		{"Receipts", receipts},
 		{"Answers", answers},
 		{"Statements", statements},
@@ -483,6 +486,10 @@ func viewIsReadOnly(t *testing.T, s store.Store) {
 		"PutSetting":      func(tx store.Tx) error { return tx.PutSetting("key", "value") },
 		"PutTask":         func(tx store.Tx) error { return tx.PutTask(store.Task{ID: "x"}, 0) },
 		"PutEquivocation": func(tx store.Tx) error { return tx.PutEquivocation(store.Equivocation{}) },
+		"Draw":            func(tx store.Tx) error { return tx.Draw("ctr_1", store.Draw{WindowLimit: 1}) },
+		"ReturnRows":      func(tx store.Tx) error { return tx.ReturnRows("ctr_1", 1) },
+		"PutShape":        func(tx store.Tx) error { return tx.PutShape(store.Shape{Buyer: "b", Dataset: "d"}, 1) },
+		"DeleteShape":     func(tx store.Tx) error { return tx.DeleteShape("b", "d", sum("x")) },
 	} {
 		if err := s.View(t.Context(), write); !errors.Is(err, store.ErrReadOnly) {
 			t.Errorf("%s: %v", name, err)
