@@ -28,12 +28,25 @@ type call struct {
 	digest canon.Digest // of the request
 	facts  facts
 	v      *verdict
+	shape  *shape // nil where no shapes are remembered
 }
 
-// Query decides about one call and answers it. The error is a *Refusal when the data owner refuses.
+// Query decides about one call for aggregates and answers it. The error is a *Refusal when the data owner refuses.
 func (s *Service) Query(ctx context.Context, caller httpsig.Caller, in datatools.QueryInput) (*datatools.QueryOutput, error) {
-	c := &call{s: s, caller: caller, req: in.Request(caller.DID.String())}
-	var err error
+	return s.answer(ctx, caller, in.Request(caller.DID.String()))
+}
+
+// Select decides about one call for rows and answers it. The error is a *Refusal when the data owner refuses.
+func (s *Service) Select(ctx context.Context, caller httpsig.Caller, in datatools.SelectInput) (*datatools.QueryOutput, error) {
+	req := in.Request(caller.DID.String())
+	if !req.Rows() {
+		return nil, fmt.Errorf("%w: columns is empty", datatools.ErrArguments)
+	}
+	return s.answer(ctx, caller, req)
+}
+
+func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contract.Request) (out *datatools.QueryOutput, err error) {
+	c := &call{s: s, caller: caller, req: req}
 	if c.digest, err = c.req.Digest(); err != nil {
 		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, nil, "the query has no canonical form"))
 	}
@@ -52,7 +65,16 @@ func (s *Service) Query(ctx context.Context, caller httpsig.Caller, in datatools
 	if err := c.reserve(ctx); err != nil {
 		return nil, err
 	}
+	// What was not released need not be kept apart from later queries.
+	defer func() {
+		if out == nil {
+			err = errors.Join(err, c.forget(ctx))
+		}
+	}()
 	crashpoint.Hit(crashpoint.CallReserved)
+	if err := c.apart(ctx); err != nil {
+		return nil, err
+	}
 	rows, err := s.opts.Source.Query(ctx, plan.Statement)
 	if errors.Is(err, source.ErrTooManyRows) {
 		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, c.v.contract, fmt.Sprintf("the answer has more than %d groups; set a limit or group by less", s.opts.MaxRows)))
@@ -99,36 +121,81 @@ func (c *call) decide() (*query.Plan, contract.Decision) {
 	if err != nil {
 		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
 	}
-	plan, err := query.Build(query.Spec{
+	if c.req.Rows() && c.req.Limit > s.opts.MaxRows {
+		return nil, contract.Refusal(contract.InvalidQuery, granted, fmt.Sprintf("one answer has at most %d rows", s.opts.MaxRows))
+	}
+	spec := query.Spec{
 		Dialect: dialect, From: table.From,
 		Request: c.req, Schema: schema, RowFilter: granted.RowFilter, Subject: set.Subject,
 		MinGroup: s.opts.Ceiling.minGroup(granted.MinGroupSize), MaxRows: s.opts.MaxRows,
-	})
+	}
+	if granted.Noise != nil {
+		if len(s.opts.NoiseSecret) == 0 {
+			return nil, contract.Refusal(contract.ScopeDenied, granted, "this data plane is not set up to add noise, and without it nothing leaves")
+		}
+		spec.Noise = &query.Noise{Terms: granted.Noise, Seed: query.NoiseSeed(s.opts.NoiseSecret, granted.ID, c.digest)}
+	}
+	plan, err := query.Build(spec)
+	if err == nil {
+		c.shape, err = newShape(spec, granted)
+	}
 	if err != nil {
 		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
 	}
 	return plan, d
 }
 
-// reserve takes the call out of the budget, durably, unless the contract was revoked meanwhile.
+// reserve takes the call, its rows and its epsilon out of the budgets and the rate's window, durably, unless the contract was
+// revoked meanwhile. All is taken or nothing.
 func (c *call) reserve(ctx context.Context) error {
-	id, budget := c.req.ContractID, c.s.opts.Ceiling.budget(c.v.contract.CallBudget)
+	id, granted, now := c.req.ContractID, c.v.contract, c.s.opts.Now()
+	budget, draw := c.s.opts.Ceiling.budget(granted.CallBudget), c.draw(now)
+	var was store.Drawn
 	err := c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
 		if gone, err := tx.Revoked(id); err != nil || gone {
 			return errors.Join(err, revokedIf(gone))
 		}
-		_, err := tx.Reserve(id, budget)
-		return err
+		if _, err := tx.Reserve(id, budget); err != nil {
+			return err
+		}
+		var err error
+		if was, err = tx.GetDrawn(id); err != nil {
+			return err
+		}
+		if err := tx.Draw(id, draw); err != nil {
+			return err
+		}
+		return c.remember(tx)
 	})
 	switch {
 	case errors.Is(err, errRevoked):
-		return c.refuse(ctx, contract.Refusal(contract.ContractRevoked, c.v.contract, "the contract was revoked"))
+		return c.refuse(ctx, contract.Refusal(contract.ContractRevoked, granted, "the contract was revoked"))
 	case errors.Is(err, store.ErrBudget):
-		return c.refuse(ctx, contract.Refusal(contract.BudgetExhausted, c.v.contract, fmt.Sprintf("all %d calls are used", budget)))
+		return c.refuse(ctx, contract.Refusal(contract.BudgetExhausted, granted, fmt.Sprintf("all %d calls are used", budget)))
+	case errors.Is(err, store.ErrRows):
+		return c.refuse(ctx, granted.RowRefusal(was.Rows+granted.Rows.RowBudget-draw.RowLimit))
+	case errors.Is(err, store.ErrRate):
+		return c.refuse(ctx, granted.RateRefusal(now))
+	case errors.Is(err, store.ErrEpsilon):
+		return c.refuse(ctx, granted.PrivacyRefusal())
 	case err != nil:
 		return fmt.Errorf("reserving the call: %w", err)
 	}
 	return nil
+}
+
+// draw is what this call takes beside itself.
+func (c *call) draw(now time.Time) store.Draw {
+	granted := c.v.contract
+	d := store.Draw{Window: granted.Rate.Window(now).Unix(), WindowLimit: granted.Rate.Calls}
+	if c.req.Rows() {
+		d.Rows, d.RowLimit = int64(c.req.Limit), c.s.opts.Ceiling.rows(granted.Rows.RowBudget)
+	}
+	if granted.Noise != nil {
+		d.Epsilon, _ = contract.MicroEpsilon(granted.Noise.EpsilonPerQuery)
+		d.EpsilonLimit = c.s.opts.Ceiling.epsilon(granted.Noise.EpsilonTotal)
+	}
+	return d
 }
 
 var (
@@ -171,6 +238,11 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 		}
 		if err := tx.PutReceipt(store.Receipt{ID: rcp.ID, ContractID: rcp.ContractID, Result: rcp.ResultDigest, Bytes: signed, Created: c.s.opts.Now()}); err != nil {
 			return err
+		}
+		if left := int64(c.req.Limit) - rcp.Rows; c.req.Rows() && left > 0 {
+			if err := tx.ReturnRows(c.req.ContractID, left); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Append(event)
 		return err

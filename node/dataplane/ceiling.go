@@ -20,12 +20,21 @@ type Ceiling struct {
 	MinGroupSize int `yaml:"min_group_size,omitempty"`
 	// Most calls under one contract; 0: as many as the contract says.
 	MaxCalls int64 `yaml:"max_calls,omitempty"`
+	// Whether rows may leave at all, where a contract grants them.
+	AllowRows bool `yaml:"allow_rows,omitempty"`
+	// Most rows under one contract; 0: as many as the contract says.
+	MaxRows int64 `yaml:"max_rows,omitempty"`
+	// Most millionths of epsilon under one contract are those of this decimal; empty: as many as the contract says.
+	MaxEpsilon string `yaml:"max_epsilon,omitempty"`
 }
 
 // check refuses a ceiling that names what is not there: a misspelt name would protect nothing.
 func (c *Ceiling) check(datasets dataset.Config) error {
-	if c.MinGroupSize < 0 || c.MaxCalls < 0 {
+	if c.MinGroupSize < 0 || c.MaxCalls < 0 || c.MaxRows < 0 {
 		return fmt.Errorf("%w: ceiling: negative limit", ErrOptions)
+	}
+	if _, ok := contract.MicroEpsilon(c.MaxEpsilon); c.MaxEpsilon != "" && !ok {
+		return fmt.Errorf("%w: ceiling.max_epsilon: want a decimal such as \"1.5\"", ErrOptions)
 	}
 	for id, columns := range c.DenyColumns {
 		d, ok := datasets[id]
@@ -52,6 +61,29 @@ func (c *Ceiling) budget(granted int64) int64 {
 	return granted
 }
 
+// rows is the number of rows in force under a contract.
+func (c *Ceiling) rows(granted int64) int64 {
+	switch {
+	case !c.AllowRows:
+		return 0
+	case c.MaxRows > 0:
+		return min(granted, c.MaxRows)
+	}
+	return granted
+}
+
+// epsilon is the privacy budget in force under a contract, in millionths.
+func (c *Ceiling) epsilon(granted string) int64 {
+	n, ok := contract.MicroEpsilon(granted)
+	if !ok {
+		return 0
+	}
+	if most, ok := contract.MicroEpsilon(c.MaxEpsilon); ok {
+		return min(n, most)
+	}
+	return n
+}
+
 // why says why a column never leaves, and "" when it may.
 func (c *Ceiling) why(d dataset.Dataset, id, name string) string {
 	class := d.Columns[name].Class
@@ -69,16 +101,26 @@ func (c *Ceiling) why(d dataset.Dataset, id, name string) string {
 // refuses holds every column that the request and the contract's row filter use against the ceiling. A row filter counts,
 // because what it lets through tells about the column.
 func (c *Ceiling) refuses(d dataset.Dataset, req *contract.Request, rowFilter []contract.Condition) string {
-	names := make([]string, 0, 16)
+	if req.Rows() && !c.AllowRows {
+		return "rows never leave this data plane"
+	}
+	names := append(make([]string, 0, 16), req.Select...)
 	for _, a := range req.Aggregates {
 		if a.Column != "" {
 			names = append(names, a.Column)
 		}
 	}
 	names = append(names, req.GroupBy...)
+	for _, g := range req.GroupByDate {
+		names = append(names, g.Column)
+	}
 	for _, f := range req.Filters {
 		names = append(names, f.Column)
 	}
+	req.Where.Conditions(func(f contract.Condition) bool {
+		names = append(names, f.Column)
+		return true
+	})
 	for _, f := range rowFilter {
 		names = append(names, f.Column)
 	}

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/dataset"
 	"github.com/treaty-node/treaty/node/datatools"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -30,12 +32,40 @@ func (s *Service) Describe(ctx context.Context, caller httpsig.Caller, id string
 	if c == nil || c.Parties.Buyer != caller.DID.String() {
 		return nil, &Refusal{Decision: contract.Refusal(contract.NoContract, nil, "you have no contract "+contract.Echo(id)+" here")}
 	}
-	return &datatools.ContractInfo{
+	info := &datatools.ContractInfo{
 		ContractID: c.ID, Digest: v.digest, State: s.state(f, v), Dataset: c.Dataset, Columns: s.columns(c.Dataset, s.grant(c).Columns),
 		Operations: c.Operations, RowFilter: c.RowFilter, Purpose: c.Purpose, RetentionDays: c.RetentionDays,
 		MinGroupSize: s.opts.Ceiling.minGroup(c.MinGroupSize), CallBudget: s.opts.Ceiling.budget(c.CallBudget), CallsUsed: f.calls,
 		ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil,
-	}, nil
+	}
+	s.describeTerms(info, f, c)
+	return info, nil
+}
+
+// describeTerms adds what contracts of later versions have, as it is in force here.
+func (s *Service) describeTerms(info *datatools.ContractInfo, f facts, c *contract.Contract) {
+	if c.Version > contract.Version1 {
+		info.Version = c.Version
+	}
+	if !c.Rate.IsZero() {
+		info.Rate = &c.Rate
+		info.CallsInWindow = s.usage(f, &verdict{contract: c}).WindowCalls
+	}
+	for _, g := range c.ColumnGrants {
+		if s.opts.Ceiling.why(s.opts.Datasets[c.Dataset], c.Dataset, g.Column) == "" {
+			info.ColumnGrants = append(info.ColumnGrants, g)
+		}
+	}
+	if !c.Rows.IsZero() {
+		info.RowBudget, info.RowsUsed = s.opts.Ceiling.rows(c.Rows.RowBudget), f.drawn.Rows
+	}
+	info.RetentionStatement, info.Noise = c.RetentionStatement, c.Noise
+	if c.Noise != nil {
+		info.EpsilonUsed = dataset.Decimal{Unscaled: big.NewInt(f.drawn.Epsilon), Scale: 6}.String()
+	}
+	if !c.Amends.IsZero() {
+		info.Amends = &c.Amends
+	}
 }
 
 // state is the contract's state as the caller would find it.
@@ -90,9 +120,11 @@ func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*c
 // grant is what a contract lets its buyer use here: a column that the ceiling keeps back is not shown.
 func (s *Service) grant(c *contract.Contract) datatools.Grant {
 	g := datatools.GrantOf(c)
-	g.Columns = slices.DeleteFunc(slices.Clone(g.Columns), func(name string) bool {
-		return s.opts.Ceiling.why(s.opts.Datasets[c.Dataset], c.Dataset, name) != ""
-	})
+	kept := func(name string) bool { return s.opts.Ceiling.why(s.opts.Datasets[c.Dataset], c.Dataset, name) != "" }
+	g.Columns, g.Readable = slices.DeleteFunc(slices.Clone(g.Columns), kept), slices.DeleteFunc(slices.Clone(g.Readable), kept)
+	if !s.opts.Ceiling.AllowRows {
+		g.Readable = nil
+	}
 	return g
 }
 

@@ -27,7 +27,7 @@ const ServerName = "treaty-dataplane"
 // server makes the MCP server. Tools take and give exactly what datatools publishes.
 func (s *Service) server(build string) *mcp.Server {
 	srv := mcp.NewServer(&mcp.Implementation{Name: ServerName, Title: "Treaty data plane", Version: build}, &mcp.ServerOptions{
-		Instructions: "Aggregate queries under a data contract. describe_contract says what a contract grants; query_records runs a query. " +
+		Instructions: "Queries under a data contract. describe_contract says what a contract grants; query_records asks for aggregates, select_records for rows where they are granted. " +
 			"A result with isError is a decision of the data owner; its text begins with a code.",
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
@@ -38,6 +38,13 @@ func (s *Service) server(build string) *mcp.Server {
 				return nil, err
 			}
 			return nonNil(s.Query(ctx, caller, in))
+		},
+		datatools.SelectRecords: func(ctx context.Context, caller httpsig.Caller, raw json.RawMessage) (any, error) {
+			var in datatools.SelectInput
+			if err := datatools.ParseArguments(raw, &in); err != nil {
+				return nil, err
+			}
+			return nonNil(s.Select(ctx, caller, in))
 		},
 		datatools.DescribeContract: func(ctx context.Context, caller httpsig.Caller, raw json.RawMessage) (any, error) {
 			var in datatools.DescribeInput
@@ -88,14 +95,17 @@ func (s *Service) listing(next mcp.MethodHandler) mcp.MethodHandler {
 			defined[t.Name] = t
 		}
 		own := *list
-		own.CacheScope, own.Tools = "private", make([]*mcp.Tool, len(list.Tools))
-		for i, t := range list.Tools {
+		own.CacheScope, own.Tools = "private", make([]*mcp.Tool, 0, len(list.Tools))
+		for _, t := range list.Tools {
 			tool, d := *t, defined[t.Name]
+			if d.Name == "" {
+				continue // no contract of the caller's lets it use this one
+			}
 			tool.Title, tool.Description, tool.InputSchema, tool.OutputSchema = d.Title, d.Description, d.InputSchema, nil
 			if d.OutputSchema != nil {
 				tool.OutputSchema = d.OutputSchema
 			}
-			own.Tools[i] = &tool
+			own.Tools = append(own.Tools, &tool)
 		}
 		return &own, nil
 	}

@@ -56,9 +56,12 @@ type Options struct {
 	Signer   did.Signer      // the receipt key; its DID is the data plane's identity
 	Vendors  []*did.Document // whose contracts are served; verified copies of this process's own
 	Ceiling  Ceiling
-	MaxRows  int // most rows of an answer; default and limit contract.MaxLimit
-	Log      *slog.Logger
-	Now      func() time.Time
+	// NoiseSecret seeds the noise of contracts that want it; without one, nothing leaves under them. It must stay here: whoever
+	// has it can take the noise off.
+	NoiseSecret []byte
+	MaxRows     int // most rows of an answer; default and limit contract.MaxLimit
+	Log         *slog.Logger
+	Now         func() time.Time
 }
 
 // Service decides about calls and answers them. It is safe for concurrent use.

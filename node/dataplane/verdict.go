@@ -20,6 +20,7 @@ type facts struct {
 	revoked bool
 	epoch   uint64
 	calls   int64
+	drawn   store.Drawn
 }
 
 // reader is the part of the store that a decision reads.
@@ -28,6 +29,7 @@ type reader interface {
 	Revoked(id string) (bool, error)
 	RevocationEpoch() (uint64, error)
 	GetUsage(id string) (int64, error)
+	GetDrawn(id string) (store.Drawn, error)
 }
 
 func readFacts(tx reader, id string) (f facts, err error) {
@@ -45,7 +47,10 @@ func readFacts(tx reader, id string) (f facts, err error) {
 	if f.epoch, err = tx.RevocationEpoch(); err != nil {
 		return f, err
 	}
-	f.calls, err = tx.GetUsage(id)
+	if f.calls, err = tx.GetUsage(id); err != nil {
+		return f, err
+	}
+	f.drawn, err = tx.GetDrawn(id)
 	return f, err
 }
 
@@ -146,7 +151,10 @@ func (s *Service) verify(v *verdict, rec store.ContractRecord, caller httpsig.Ca
 
 // usage are the facts that Evaluate asks for.
 func (s *Service) usage(f facts, v *verdict) contract.Usage {
-	u := contract.Usage{State: v.state, Revoked: f.revoked, Calls: f.calls}
+	u := contract.Usage{State: v.state, Revoked: f.revoked, Calls: f.calls, Rows: f.drawn.Rows, MicroEpsilon: f.drawn.Epsilon}
+	if v.contract != nil && f.drawn.Window >= v.contract.Rate.Window(s.opts.Now()).Unix() {
+		u.WindowCalls = f.drawn.WindowCalls
+	}
 	if v.contract != nil && f.calls >= s.opts.Ceiling.budget(v.contract.CallBudget) {
 		u.Calls = max(u.Calls, v.contract.CallBudget) // used up by the ceiling's count
 	}

@@ -48,6 +48,9 @@ type File struct {
 	Datasets Datasets `yaml:"datasets"`
 	// Ceiling is what no contract can lift.
 	Ceiling dataplane.Ceiling `yaml:"ceiling,omitempty"`
+	// NoiseSecret names the file whose content seeds the noise of contracts that want it; made when it is not there. Without
+	// one, nothing leaves under such contracts.
+	NoiseSecret string `yaml:"noise_secret,omitempty"`
 	// Trust says whose calls are looked at; without it everybody's, since a contract decides.
 	Trust  *trust.Policy `yaml:"trust,omitempty"`
 	Limits Limits        `yaml:"limits,omitempty"`

@@ -204,9 +204,13 @@ func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure
 	if err != nil {
 		return nil, err
 	}
+	noise, err := c.noiseSecret()
+	if err != nil {
+		return nil, err
+	}
 	service, err := dataplane.New(dataplane.Options{
 		Store: db, Source: engine, Datasets: c.Sets, Signer: signer, Vendors: c.vendors, Ceiling: c.Ceiling,
-		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now,
+		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now, NoiseSecret: noise,
 	})
 	if err != nil {
 		return nil, configError("%w", err)
