@@ -32,9 +32,17 @@ func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.Query
 	if q.Dataset == "" {
 		q.Dataset = c.Dataset
 	}
-	req := datatools.Input(contract.Request{
+	ask := contract.Request{
 		ContractID: c.ID, Purpose: q.Purpose, Dataset: q.Dataset, Aggregates: q.Aggregates, GroupBy: q.GroupBy, Filters: q.Filters, OrderBy: q.OrderBy, Limit: q.Limit,
-	}).Request(n.self().String())
+		GroupByDate: q.GroupByDate, Where: q.Where, Having: q.Having, Offset: q.Offset, Select: q.Select,
+	}
+	if ask.Rows() && (len(q.Aggregates)+len(q.GroupBy)+len(q.GroupByDate)+len(q.Having) > 0) {
+		return httpapi.QueryResult{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "a query asks for rows or for aggregates, not for both"}
+	}
+	req := datatools.Input(ask).Request(n.self().String())
+	if ask.Rows() {
+		req = datatools.Selection(ask).Request(n.self().String())
+	}
 	a, err := n.ask(ctx, c, req)
 	if err != nil {
 		return httpapi.QueryResult{}, queryError(err)
@@ -46,6 +54,9 @@ func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.Query
 	out := httpapi.QueryResult{
 		ContractID: c.ID, Columns: []string{}, Rows: a.Result.Rows, UsedRows: a.Result.UsedRows, TotalRows: a.Result.TotalRows,
 		ResultDigest: a.Receipt.ResultDigest, Receipt: json.RawMessage(receipt),
+	}
+	if a.Result.Noise != nil {
+		out.Noise = a.Result.Noise.Epsilon
 	}
 	for _, col := range a.Result.Columns {
 		out.Columns = append(out.Columns, col.Name)
@@ -146,8 +157,20 @@ func queryEvent(r contract.Request) ledger.Query {
 	for _, a := range r.Aggregates {
 		q.Aggregates = append(q.Aggregates, a.Op+"("+a.Column+")")
 	}
+	for _, name := range r.Select {
+		q.Aggregates = append(q.Aggregates, "rows("+name+")")
+	}
+	for _, g := range r.GroupByDate {
+		q.GroupBy = append(q.GroupBy[:len(q.GroupBy):len(q.GroupBy)], g.Name())
+	}
 	for _, f := range r.Filters {
 		q.Filters = append(q.Filters, f.String())
+	}
+	if r.Where != nil {
+		q.Filters = append(q.Filters, r.Where.String())
+	}
+	for _, h := range r.Having {
+		q.Filters = append(q.Filters, "having "+h.String())
 	}
 	return q
 }

@@ -66,20 +66,34 @@ func (n *Node) tool(ctx context.Context, c *contract.Contract, tool string, argu
 		if err := datatools.ParseArguments(arguments, &in); err != nil {
 			return nil, err
 		}
-		if err := ofContract(c, in.ContractID); err != nil {
+		return n.askTool(ctx, c, in.Request(n.self().String()))
+	case datatools.SelectRecords:
+		var in datatools.SelectInput
+		if err := datatools.ParseArguments(arguments, &in); err != nil {
 			return nil, err
 		}
-		a, err := n.ask(ctx, c, in.Request(n.self().String()))
-		if err != nil {
-			return nil, err
+		if len(in.Columns) == 0 {
+			return nil, fmt.Errorf("%w: columns is empty", datatools.ErrArguments)
 		}
-		receipt, err := a.Receipt.Marshal()
-		if err != nil {
-			return nil, err
-		}
-		return canon.Marshal(datatools.QueryOutput{Result: a.Raw, Receipt: receipt})
+		return n.askTool(ctx, c, in.Request(n.self().String()))
 	}
 	return nil, &httpapi.Error{Kind: httpapi.KindUsage, Message: fmt.Sprintf("the data plane has no tool %.80q", tool)}
+}
+
+// askTool answers a query as the data plane's tools do.
+func (n *Node) askTool(ctx context.Context, c *contract.Contract, req contract.Request) ([]byte, error) {
+	if err := ofContract(c, req.ContractID); err != nil {
+		return nil, err
+	}
+	a, err := n.ask(ctx, c, req)
+	if err != nil {
+		return nil, err
+	}
+	receipt, err := a.Receipt.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return canon.Marshal(datatools.QueryOutput{Result: a.Raw, Receipt: receipt})
 }
 
 // onlyOf leaves in the answer of list_datasets what contract c grants. The data plane tells this company of all its contracts;

@@ -16,7 +16,8 @@ import (
 
 func (c *cli) queryCmd() *cobra.Command {
 	var req httpapi.QueryRequest
-	var aggs, filters, order []string
+	var aggs, filters, order, dates, having []string
+	var where string
 	cmd := &cobra.Command{
 		Use:   "query --contract ID --aggregate OP(COLUMN) …",
 		Short: "Ask the data plane of a contract",
@@ -33,6 +34,20 @@ func (c *cli) queryCmd() *cobra.Command {
 			if req.Filters, err = parseAll(filters, parseCondition); err != nil {
 				return err
 			}
+			if req.GroupByDate, err = parseAll(dates, parseDateGroup); err != nil {
+				return err
+			}
+			if req.Having, err = parseAll(having, parseCondition); err != nil {
+				return err
+			}
+			if where != "" {
+				if req.Where, err = parseWhere(where); err != nil {
+					return err
+				}
+			}
+			if len(aggs) == 0 && len(req.Select) == 0 {
+				return usage("want --aggregate, or --select for rows")
+			}
 			if req.OrderBy, err = parseAll(order, parseOrder); err != nil {
 				return err
 			}
@@ -45,15 +60,19 @@ func (c *cli) queryCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&req.ContractID, "contract", "", "contract id")
-	f.StringArrayVar(&aggs, "aggregate", nil, "avg, sum, min, max, count, count_distinct or median of a column, as 'avg(order_value)' or 'avg(order_value) as mean'; repeatable")
+	f.StringArrayVar(&aggs, "aggregate", nil, "avg, sum, min, max, count, count_distinct, median, stddev or percentile of a column, as 'avg(order_value)', 'avg(order_value) as mean' or 'percentile(order_value, 0.95)'; repeatable")
 	f.StringSliceVar(&req.GroupBy, "group-by", []string{}, "columns to group by")
-	f.StringArrayVar(&filters, "filter", nil, "condition on rows, as 'region = EU', 'order_date between A and B', 'channel in web,store', 'x is null'; repeatable, all must hold")
+	f.StringArrayVar(&filters, "filter", nil, "condition on rows, as 'region = EU', 'order_date between A and B', 'channel in web,store', 'name prefix A', 'x is null'; repeatable, all must hold")
+	f.StringVar(&where, "where", "", "condition with and, or, not and parentheses, as \"region = EU and not (channel in (web, 'shop 1') or x is null)\"")
+	f.StringArrayVar(&dates, "group-by-date", nil, "date or timestamp to group by and its unit, as 'order_date month' (year quarter month week day hour); repeatable")
+	f.StringArrayVar(&having, "having", nil, "condition on an aggregate by its name, as 'count > 10'; repeatable, all must hold")
+	f.StringSliceVar(&req.Select, "select", nil, "columns of rows to read, where the contract grants rows; instead of --aggregate, with --limit")
+	f.IntVar(&req.Offset, "offset", 0, "leave out so many of the answer first; each page is a call of its own")
 	f.StringArrayVar(&order, "order-by", nil, "a group column or aggregate, with ' desc' to reverse; repeatable")
 	f.IntVar(&req.Limit, "limit", 0, "most rows to return (0: the data plane's limit)")
 	f.StringVar(&req.Purpose, "purpose", "", "purpose of this query (default: the contract's purpose of record)")
 	f.StringVar(&req.Dataset, "dataset", "", "dataset (default: the contract's)")
 	_ = cmd.MarkFlagRequired("contract")
-	_ = cmd.MarkFlagRequired("aggregate")
 	return cmd
 }
 
@@ -77,7 +96,20 @@ func parseAggregate(s string) (contract.Aggregate, error) {
 	if !ok || !closed {
 		return contract.Aggregate{}, usage("--aggregate %q: write it as OP(COLUMN), for example 'avg(order_value)'", s)
 	}
-	return contract.Aggregate{Op: strings.TrimSpace(op), Column: strings.TrimSpace(col), As: strings.TrimSpace(as)}, nil
+	a := contract.Aggregate{Op: strings.TrimSpace(op), Column: strings.TrimSpace(col), As: strings.TrimSpace(as)}
+	if at := strings.LastIndexByte(col, ','); a.Op == contract.OpPercentile && at >= 0 {
+		a.Column, a.P = strings.TrimSpace(col[:at]), strings.TrimSpace(col[at+1:])
+	}
+	return a, nil
+}
+
+func parseDateGroup(s string) (contract.DateGroup, error) {
+	s = strings.TrimSpace(s)
+	at := strings.LastIndexByte(s, ' ')
+	if at < 0 {
+		return contract.DateGroup{}, usage("--group-by-date %q: write it as COLUMN UNIT, for example 'order_date month'", s)
+	}
+	return contract.DateGroup{Column: strings.TrimSpace(s[:at]), Unit: s[at+1:]}, nil
 }
 
 func parseOrder(s string) (contract.Order, error) {
@@ -121,10 +153,11 @@ func parseCondition(s string) (contract.Condition, error) {
 			return contract.Condition{}, usage("condition %q: write it as COLUMN between A and B", s)
 		}
 		return contract.Condition{Column: col, Op: contract.OpBetween, Values: []contract.Value{contract.TextValue(strings.TrimSpace(lo)), contract.TextValue(strings.TrimSpace(hi))}}, nil
-	case "=", "!=", "<", "<=", ">", ">=":
+	case "=", "!=", "<", "<=", ">", ">=", contract.OpPrefix:
+		op = strings.ToLower(op)
 		return contract.Condition{Column: col, Op: op, Value: contract.TextValue(val)}, nil
 	}
-	return contract.Condition{}, usage("condition %q: %q is not one of = != < <= > >= in between, is null, is not null", s, op)
+	return contract.Condition{}, usage("condition %q: %q is not one of = != < <= > >= in between prefix, is null, is not null", s, op)
 }
 
 func printResult(w io.Writer, r httpapi.QueryResult) {
@@ -145,5 +178,9 @@ func printResult(w io.Writer, r httpapi.QueryResult) {
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	tw.Flush()
+	if r.Noise != "" {
+		fmt.Fprintf(w, "%d rows; noise was added to every number (epsilon %s)\n", len(r.Rows), line(r.Noise))
+		return
+	}
 	fmt.Fprintf(w, "%d rows, from %d of %d rows of the dataset\n", len(r.Rows), r.UsedRows, r.TotalRows)
 }

@@ -166,6 +166,12 @@ type QueryRequest struct {
 	Filters    []contract.Condition `json:"filters"`
 	OrderBy    []contract.Order     `json:"orderBy"`
 	Limit      int                  `json:"limit,omitempty"`
+
+	GroupByDate []contract.DateGroup `json:"groupByDate,omitempty"`
+	Where       *contract.Filter     `json:"where,omitempty"`
+	Having      []contract.Condition `json:"having,omitempty"`
+	Offset      int                  `json:"offset,omitempty"`
+	Select      []string             `json:"select,omitempty"` // rows rather than aggregates
 }
 
 // QueryResult is a data plane's answer.
@@ -177,6 +183,7 @@ type QueryResult struct {
 	TotalRows    int64           `json:"totalRows"`
 	ResultDigest canon.Digest    `json:"resultDigest"`
 	Receipt      json.RawMessage `json:"receipt,omitempty"`
+	Noise        string          `json:"noise,omitempty"` // epsilon, when noise was added
 }
 
 // ToolRequest is one call of a tool of the data plane that a contract names, as an MCP client makes it.

@@ -57,7 +57,11 @@ type Answer struct {
 
 // Query asks the data plane of c. client signs; plane is the data plane's verified document.
 func Query(ctx context.Context, client *http.Client, c *contract.Contract, plane *did.Document, req contract.Request) (*Answer, error) {
-	res, err := call(ctx, client, c.Parties.DataPlane.URL, datatools.QueryRecords, datatools.Input(req))
+	tool, arguments := datatools.QueryRecords, any(datatools.Input(req))
+	if req.Rows() {
+		tool, arguments = datatools.SelectRecords, datatools.Selection(req)
+	}
+	res, err := call(ctx, client, c.Parties.DataPlane.URL, tool, arguments)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type Proxy struct {
 func NewProxy(c *contract.Contract, forward Forward, build string) *Proxy {
 	p := &Proxy{forward: forward}
 	p.server = sdk.NewServer(&sdk.Implementation{Name: "treaty-proxy", Title: "Treaty contract " + c.ID, Version: build}, &sdk.ServerOptions{
-		Instructions: fmt.Sprintf("Aggregate queries under data contract %s on the dataset %s. Every query states its purpose, which has to be the purpose of record: %q. "+
+		Instructions: fmt.Sprintf("Queries under data contract %s on the dataset %s. Every query states its purpose, which has to be the purpose of record: %q. "+
 			"The data is for that purpose only and is to be deleted after %d days. A result with isError is a decision of the data owner; its text begins with a code.",
 			c.ID, c.Dataset, c.Purpose, c.RetentionDays),
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
