@@ -280,6 +280,13 @@ func (g *gateway) checkQuestion(ctx context.Context, m *sdk.Message) error {
 			return refuse(sdk.ErrUnsupportedContentType, "plain questions are text/plain")
 		}
 	}
+	q, err := delegated(m)
+	if err != nil {
+		return err
+	}
+	if q != nil && len(q.Via) > 0 && q.Via[len(q.Via)-1] != ownerOf(ctx) { // nobody speaks for somebody else
+		return errDelegation
+	}
 	if m.TaskID == "" {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
@@ -53,7 +52,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newServer(cfg, &answerer{describe: cfg.Describe, now: cfg.Now})
+	return newServer(cfg, &answerer{describe: cfg.Describe, delegate: cfg.Delegate, now: cfg.Now})
 }
 
 // newServer answers plain questions with the executor.
@@ -70,7 +69,7 @@ func newServer(cfg Config, executor a2asrv.AgentExecutor) (*Server, error) {
 		executor,
 		a2asrv.WithTaskStore(tasks),
 		a2asrv.WithLogger(cfg.Logger),
-		a2asrv.WithAgentInactivityTimeout(10*time.Second),
+		a2asrv.WithAgentInactivityTimeout(inactivity),
 		a2asrv.WithExecutionPanicHandler(onPanic),
 	)}
 	s := &Server{

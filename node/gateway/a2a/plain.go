@@ -13,7 +13,9 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
+	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/delegation"
 	"github.com/treaty-node/treaty/wellknown"
 )
 
@@ -49,6 +51,7 @@ func DescribeNegotiation(n *wellknown.Negotiation, origin string) (Answer, error
 // answerer executes plain questions: one event, a completed task, so that there is one write.
 type answerer struct {
 	describe func(context.Context) (Answer, error)
+	delegate func(context.Context, did.DID, delegation.Question) ([]delegation.Answer, error) // nil: nothing is handed on
 	now      func() time.Time
 }
 
@@ -56,6 +59,11 @@ var _ a2asrv.AgentExecutor = (*answerer)(nil)
 
 // Execute implements a2asrv.AgentExecutor.
 func (a *answerer) Execute(ctx context.Context, exec *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+	if a.delegate != nil && ownerOf(ctx) != "" {
+		if q, err := delegated(exec.Message); err == nil && q != nil && q.Depth > 0 {
+			return a.handOn(ctx, exec, *q)
+		}
+	}
 	return func(yield func(sdk.Event, error) bool) {
 		answer, err := a.describe(ctx)
 		if err != nil {
@@ -83,7 +91,8 @@ func (a *answerer) Execute(ctx context.Context, exec *a2asrv.ExecutorContext) it
 	}
 }
 
-// Cancel implements a2asrv.AgentExecutor. An answer is complete as soon as it exists.
-func (a *answerer) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
-	return func(yield func(sdk.Event, error) bool) { yield(nil, sdk.ErrTaskNotCancelable) }
+// Cancel implements a2asrv.AgentExecutor. What can be taken back is a question that was handed on: when the task is final, the library
+// ends the context in which the branches are asked.
+func (a *answerer) Cancel(_ context.Context, exec *a2asrv.ExecutorContext) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) { yield(a.status(exec, sdk.TaskStateCanceled, ""), nil) }
 }

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/delegation"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -95,6 +96,8 @@ type Config struct {
 	Push       *Push                                     // nil: push notifications are not supported
 	// Extended makes the agent card for one verified caller, signed; nil: there is none. See [wellknown.BuildCard].
 	Extended func(ctx context.Context, caller did.DID) ([]byte, error)
+	// Delegate hands a verified caller's question on to other agents and waits for them; nil: every question is answered here.
+	Delegate func(ctx context.Context, caller did.DID, q delegation.Question) ([]delegation.Answer, error)
 	Legacy   bool // clients of A2A 0.3 may ask plain questions, over JSON-RPC
 	Now      func() time.Time
 	Logger   *slog.Logger  // nil: nothing is logged. Internal errors go here, never to the peer
@@ -109,9 +112,10 @@ const (
 	DefaultTimeout = 60 * time.Second
 	DefaultPoll    = time.Second
 
-	maxListed     = 1000 // tasks of each kind that a listing looks at
-	maxAnonymous  = 1024 // answers to anonymous callers that are kept
-	maxID         = 256  // bytes of a peer's message, context or task id
+	inactivity    = time.Minute // an execution without an event ends after
+	maxListed     = 1000        // tasks of each kind that a listing looks at
+	maxAnonymous  = 1024        // answers to anonymous callers that are kept
+	maxID         = 256         // bytes of a peer's message, context or task id
 	maxParts      = 32
 	maxExtensions = 32
 	maxFollowers  = 128 // streams that wait for a task to change; more get it as it stands
