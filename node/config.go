@@ -18,6 +18,7 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver/fetch"
+	"github.com/treaty-node/treaty/node/delegation"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/internal/trust"
 )
@@ -61,7 +62,9 @@ type Config struct {
 	Metaproto Metaproto `yaml:"metaproto,omitempty"`
 	Limits    Limits    `yaml:"limits,omitempty"`
 	Rotation  Rotation  `yaml:"rotation,omitempty"`
-	Compat    Compat    `yaml:"compat,omitempty"`
+	// Delegation says whom this node asks when a question is to be handed on.
+	Delegation Delegation `yaml:"delegation,omitempty"`
+	Compat     Compat     `yaml:"compat,omitempty"`
 }
 
 // TLS names the public listener's certificate chain and key (PEM).
@@ -228,6 +231,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Limits.PeerTimeout < 0 || c.Limits.NegotiationTimeout < 0 {
 		return errors.New("limits: durations are not negative")
+	}
+	if d := c.Delegation; d.Timeout < 0 || d.Timeout > maxDelegation || len(d.Agents) > delegation.MaxFanOut {
+		return fmt.Errorf("%w: delegation: at most %d agents, and a timeout of at most %s", ErrConfig, delegation.MaxFanOut, maxDelegation)
 	}
 	if least := c.Rotation.Settle + c.Limits.NegotiationTimeout; c.Rotation.Settle < 0 || c.Rotation.Grace < least {
 		return fmt.Errorf("rotation: grace is at least settle and limits.negotiation_timeout together (%s), so that what began with the old key can end with it", least)

@@ -259,7 +259,7 @@ func (c *company) notify(t *testing.T, to, kind string, data any) ledger.NoticeR
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := c.Ask(ctx, id, kind, data)
+	a, err := c.AskNotice(ctx, id, kind, data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func (n *Node) Bound(ctx context.Context, bytes int64) error {
 // Store is the node's store.
 func (n *Node) Store() store.Store { return n.db }
 
-// Ask sends a notice and waits for its answer.
-func (n *Node) Ask(ctx context.Context, to did.DID, kind string, data any) (notice.Answer, error) {
+// AskNotice sends a notice and waits for its answer.
+func (n *Node) AskNotice(ctx context.Context, to did.DID, kind string, data any) (notice.Answer, error) {
 	return n.notices.Ask(ctx, notice.Outgoing{Peer: to, Kind: kind, Data: data})
 }
 

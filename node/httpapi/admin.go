@@ -213,6 +213,7 @@ type Admin interface {
 	Backup(ctx context.Context, path string) error
 	IdentityAdmin
 	LifecycleAdmin
+	AskAdmin
 }
 
 const (
@@ -280,6 +281,7 @@ func adminRouter(a Admin) *mux.Router {
 		}
 		return a.Tool(r.Context(), req)
 	})
+	askRoute(a, post)
 	get("/keys", func(r *http.Request) (any, error) { return a.Keys(r.Context()) })
 	get("/datasets", func(r *http.Request) (any, error) { return a.Datasets(r.Context()) })
 	post("/backup", func(r *http.Request) (any, error) {

@@ -57,6 +57,7 @@ var kinds = map[string]func() data{
 	DatasetImported:      func() data { return new(Imported) },
 	TrustChanged:         func() data { return new(TrustChange) },
 	KeyConfirmed:         func() data { return new(KeyConfirmation) },
+	QuestionDelegated:    func() data { return new(Delegation) },
 	KeyRotated:           func() data { return new(Rotation) },
 	KeyRetired:           func() data { return new(Retirement) },
 	NoticeSent:           func() data { return new(Notice) },

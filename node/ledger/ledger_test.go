@@ -130,6 +130,7 @@ func story() []Entry {
 		with(NoticeFailed, NoticeReply{ID: "ntc_1", Kind: "successor", Code: "EXPIRED", Text: "no answer in 168h"}),
 		with(DrillStarted, Drill{Drill: "drl_1", Kind: "binding", Mode: "live", By: buyer}),
 		with(DrillStep, DrillCheck{Drill: "drl_1", Phase: "during-grace", Check: "old-key-accepted", OK: true, Observed: "answered"}),
+		{Type: QuestionDelegated, Peer: buyer, Data: Delegation{From: buyer, Question: digest, Skill: "negotiation", Depth: 2, Agents: []string{vendor, "other.test"}, Outcomes: []string{"answered", "failed"}}},
 		with(DrillFinished, DrillResult{Drill: "drl_1", Kind: "binding", Passed: 11, Failed: 1, Report: digest}),
 	}
 }

@@ -283,3 +283,12 @@ func used(n, of int64) string { return num(n) + " of " + plural(of, "row", "rows
 
 // asIs is for items that are lines already.
 func asIs(s string) string { return s }
+
+func (d *Delegation) line(b *line, _ *Event) {
+	b.put("question handed on")
+	b.when(d.From != "", " for ", text(d.From))
+	b.when(d.Skill != "", ", skill ", text(d.Skill))
+	for i := range min(len(d.Agents), len(d.Outcomes)) {
+		b.put(", ", party(d.Agents[i]), " ", text(d.Outcomes[i]))
+	}
+}

@@ -59,11 +59,24 @@ const (
 	TrustChanged = "trust.changed" // → [TrustChange]
 	KeyConfirmed = "key.confirmed" // → [KeyConfirmation]
 
+	QuestionDelegated = "question.delegated" // → [Delegation]
+
 	KeyRotated = "key.rotated" // → [Rotation]
 	KeyRetired = "key.retired" // → [Retirement]
 
 	IdentityMoved = "identity.moved" // → [Move]
 )
+
+// Delegation is the data of [QuestionDelegated]: a question was handed on to other agents, for From or for this node's operator.
+// Agents and Outcomes stand in the same order.
+type Delegation struct {
+	From     string       `json:"from"` // DID; "" for the operator
+	Question canon.Digest `json:"question"`
+	Skill    string       `json:"skill"`
+	Depth    int          `json:"depth"`
+	Agents   []string     `json:"agents"`
+	Outcomes []string     `json:"outcomes"` // answered, failed, skipped, canceled
+}
 
 // Started is the data of [NodeStarted].
 type Started struct {
