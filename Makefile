@@ -13,7 +13,7 @@ TEST_ARGS ?=
 INTEROP   := $(CURDIR)/.cache
 MCP       := $(CURDIR)/.cache/mcp
 
-.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm test-interop tck test-mcp conformance
+.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm tools-postgres test-interop tck test-mcp conformance
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,12 @@ tools-softhsm:
 	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq softhsm2; \
 	  else echo 'SoftHSM is needed to test treaty-signer: install softhsm2 (Debian, Ubuntu) or softhsm (Fedora, Homebrew)' >&2; exit 1; fi; }
 
+# PostgreSQL as a source is tested with a real server, which the test starts for itself.
+tools-postgres:
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || { \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq postgresql; \
+	  else echo 'PostgreSQL is needed to test the data plane: install postgresql' >&2; exit 1; fi; }
+
 build: tools-c ## build bin/treaty (static), bin/treaty-dataplane and bin/treaty-signer
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/treaty ./cmd/treaty
 	$(GO) build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/treaty-dataplane ./cmd/treaty-dataplane
@@ -43,7 +49,7 @@ test: tools-c lint unit crash conformance test-mcp test-interop ## everything, r
 # The race detector watches our code, and not every memory access of the C program that SQLite is in Go: sevenfold in the store's tests.
 RACE := -race -gcflags='modernc.org/...=-race=false'
 
-unit: tools-softhsm
+unit: tools-softhsm tools-postgres
 	$(GO) test $(RACE) -timeout 20m $(TEST_ARGS) ./...
 
 crash: ## SIGKILL each process at every commit point and check that both companies agree

@@ -29,17 +29,31 @@ type importReport struct {
 
 func (c *cli) importCmd() *cobra.Command {
 	var opts dataset.CSV
+	var src dataset.Source
 	var id string
 	cmd := &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Check a CSV file and say what an import would make of it",
+		Short: "Check a source and say what an import would make of it",
 		Long: "import reads a whole CSV file, loads nothing, and prints what it found: encoding, delimiter, the type of every column\n" +
-			"over all rows, and everything that cannot be decided without the operator. No value of the file is ever printed.\n\n" +
+			"over all rows, and everything that cannot be decided without the operator. No value of the file is ever printed.\n" +
+			"With --kind it looks at Parquet files or at a table of PostgreSQL, SQLite or Trino: columns, types and rows.\n\n" +
 			"With FILE it prints columns ready to be pasted into the datasets' configuration; with --dataset it checks the\n" +
 			"configured dataset, as serve will. Exit code 6: the file cannot be imported as it is.",
-		Example: "  treaty-dataplane import orders.csv\n  treaty-dataplane import orders.csv --delimiter ';' --decimal-separator , --date-format DD.MM.YYYY\n  treaty-dataplane import --dir vendor-data --dataset orders --json",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  treaty-dataplane import orders.csv\n  treaty-dataplane import orders.csv --delimiter ';' --decimal-separator , --date-format DD.MM.YYYY\n  treaty-dataplane import --dir vendor-data --dataset orders --json\n" +
+			"  treaty-dataplane import --kind parquet orders/\n" +
+			"  treaty-dataplane import --kind postgres --url 'postgres://treaty@db.vendorcorp.test/shop' --password-file db.pw --schema public --table orders",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if src.Kind != "" && src.Kind != dataset.CSVFiles {
+				d := dataset.Dataset{Source: &src}
+				if len(args) == 1 {
+					d.Path = args[0]
+				}
+				if err := d.ValidateSource(); err != nil {
+					return fmt.Errorf("import%w", err)
+				}
+				return c.importSource(cmd, d, ".", func(p string) string { return p })
+			}
 			var file string
 			o := csvimport.Options{CSV: opts}
 			switch {
@@ -53,6 +67,9 @@ func (c *cli) importCmd() *cobra.Command {
 				d, ok := l.Sets[id]
 				if !ok {
 					return fmt.Errorf("there is no dataset %q", id)
+				}
+				if d.KindOf() != dataset.CSVFiles {
+					return c.importSource(cmd, d, l.DataDir, l.Path)
 				}
 				file, o = d.Path, csvimport.OptionsFor(d)
 				if !filepath.IsAbs(file) {
@@ -85,6 +102,16 @@ func (c *cli) importCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&id, "dataset", "", "a configured dataset, instead of a file")
+	f.StringVar(&src.Kind, "kind", "", "csv (default), parquet, postgres, sqlite or trino")
+	f.StringVar(&src.URL, "url", "", "PostgreSQL or Trino server")
+	f.StringVar(&src.User, "user", "", "user of Trino")
+	f.StringVar(&src.PasswordFile, "password-file", "", "file with the password")
+	f.StringVar(&src.PasswordEnv, "password-env", "", "variable with the password")
+	f.StringVar(&src.CA, "source-ca", "", "authorities of the server's certificate, PEM")
+	f.StringVar(&src.Catalog, "catalog", "", "catalog of Trino")
+	f.StringVar(&src.Schema, "schema", "", "schema of the table")
+	f.StringVar(&src.Table, "table", "", "table or view")
+	f.BoolVar(&src.Immutable, "immutable", false, "nothing writes the SQLite file")
 	f.StringVar(&opts.Encoding, "encoding", "", "the file's encoding (default: utf-8)")
 	f.StringVar(&opts.Delimiter, "delimiter", "", "one character, or tab (default: detected)")
 	f.StringVar(&opts.DateFormat, "date-format", "", "such as DD/MM/YYYY")

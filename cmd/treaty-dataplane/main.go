@@ -5,7 +5,7 @@
 // It is a process of its own with an identity of its own: it reads contracts from the company's store and cannot be
 // negotiated with. DuckDB is linked here and nowhere else.
 //
-// Exit codes: 0 done, 1 unexpected failure, 2 usage or configuration, 6 a CSV file cannot be imported as it is.
+// Exit codes: 0 done, 1 unexpected failure, 2 usage or configuration, 6 a source cannot be imported as it is.
 package main
 
 import (
@@ -109,7 +109,7 @@ func (c *cli) root() *cobra.Command {
 		Short: "Serve datasets under data contracts, over MCP",
 		Long: "treaty-dataplane answers queries of buyers that hold a contract, as far as the contract and the operator's own\n" +
 			"ceiling allow, and signs a receipt for every answer and refusal.\n\n" +
-			"Exit codes: 0 done, 1 unexpected failure, 2 usage or configuration, 6 a CSV file cannot be imported as it is.",
+			"Exit codes: 0 done, 1 unexpected failure, 2 usage or configuration, 6 a source cannot be imported as it is.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.PersistentFlags().StringVar(&c.dir, "dir", dir, "folder with "+server.ConfigFile+" (or TREATY_DIR)")

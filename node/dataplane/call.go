@@ -62,7 +62,13 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 	if !d.Allowed {
 		return nil, c.refuse(ctx, d)
 	}
-	if err := c.reserve(ctx); err != nil {
+	// A call waits for its place before it is charged.
+	working, leave, err := s.slots.enter(ctx, UnderWay{Buyer: c.req.Caller, ContractID: c.req.ContractID, Dataset: c.req.Dataset})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the engine: %w", err)
+	}
+	defer leave()
+	if err := c.reserve(working); err != nil {
 		return nil, err
 	}
 	// What was not released need not be kept apart from later queries.
@@ -75,7 +81,7 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 	if err := c.apart(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.opts.Source.Query(ctx, plan.Statement)
+	rows, err := s.run(working, leave, plan.Statement)
 	if errors.Is(err, source.ErrTooManyRows) {
 		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, c.v.contract, fmt.Sprintf("the answer has more than %d groups; set a limit or group by less", s.opts.MaxRows)))
 	}

@@ -190,6 +190,10 @@ func (s *Service) fault(ctx context.Context, tool string, err error) error {
 		e.Code, e.Message = CodeLimit, "the query ran longer than the data plane allows"
 	case errors.Is(err, source.ErrMemory):
 		e.Code, e.Message = CodeLimit, "the query needs more memory than the data plane allows"
+	case errors.Is(err, ErrBusy):
+		e.Code, e.Message = CodeLimit, "too many of your calls are under way, or the data plane is busy; nothing was read or charged: try again later"
+	case errors.Is(err, ErrCancelled):
+		e.Code, e.Message = CodeLimit, "an operator of the data plane ended the call"
 	case errors.Is(err, source.ErrRange):
 		e.Code, e.Message = CodeLimit, "a result is out of the range of exact numbers"
 	}

@@ -13,6 +13,7 @@
 //   - The operator's [Ceiling] stands above every contract, and nothing in the store can lift it.
 //   - Revocation and expiry are checked again in the transaction that records the signed receipt and the event, and only after
 //     it is durable does the first byte of a result leave.
+//   - One buyer cannot take all places of the engine, and waiting calls are bounded; a call waits before it is charged.
 //   - Who has no contract can make the records grow only so fast, however many DIDs it has.
 //   - A refusal is a [*Refusal] with a code and a text for the caller; any other error is a fault and says nothing about data.
 //
@@ -60,6 +61,7 @@ type Options struct {
 	// has it can take the noise off.
 	NoiseSecret []byte
 	MaxRows     int // most rows of an answer; default and limit contract.MaxLimit
+	Slots       Slots
 	Log         *slog.Logger
 	Now         func() time.Time
 }
@@ -74,6 +76,7 @@ type Service struct {
 	verdicts *lru.Cache[canon.Digest, *verdict]
 
 	strangers *strangers
+	slots     *slots
 }
 
 // ErrOptions: the service cannot be built from what was given.
@@ -112,6 +115,7 @@ func New(o Options) (*Service, error) {
 	for _, doc := range o.Vendors {
 		s.vendors[doc.ID().String()] = doc
 	}
+	s.slots = newSlots(o.Slots, o.Now)
 	for _, name := range slices.Sorted(maps.Keys(o.Datasets)) {
 		if err := s.publish(name); err != nil {
 			return nil, fmt.Errorf("%w: dataset %s: %w", ErrOptions, name, err)

@@ -45,7 +45,8 @@ type Column struct {
 
 // Dataset is one dataset as configured. The map's key is its id.
 type Dataset struct {
-	Path        string            `yaml:"path" json:"path"` // file, relative to the folder of the file that lists it
+	Path        string            `yaml:"path,omitempty" json:"path,omitempty"` // file, folder or pattern, relative to the folder of the file that lists it
+	Source      *Source           `yaml:"source,omitempty" json:"source,omitempty"`
 	Description string            `yaml:"description" json:"description"`
 	Subject     string            `yaml:"subject,omitempty" json:"subject,omitempty"` // column that counts people; empty: every row is one
 	Columns     map[string]Column `yaml:"columns" json:"columns"`
@@ -109,6 +110,9 @@ func (d Dataset) validate() error {
 	}
 	if _, ok := d.Columns[d.Subject]; d.Subject != "" && !ok {
 		return fmt.Errorf(".subject: %q is not among the columns", d.Subject)
+	}
+	if err := d.ValidateSource(); err != nil {
+		return err
 	}
 	return d.CSV.validate()
 }

@@ -48,26 +48,41 @@ func TestParseConfig(t *testing.T) {
 
 func TestParseConfigRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ yaml, says string }{
-		"unknown key":        {"o: {path: x, colums: {}}", "colums"},
-		"no columns":         {"o: {path: x}", "at least one column"},
-		"no type":            {"o: {columns: {a: {class: public}}}", "datasets.o.columns.a.type"},
-		"unknown type":       {"o: {columns: {a: {type: varchar}}}", "varchar"},
-		"time is no type":    {"o: {columns: {a: {type: time}}}", "time"},
-		"decimal too wide":   {"o: {columns: {a: {type: 'decimal(39,2)'}}}", "decimal(39,2)"},
-		"case twins":         {"o: {columns: {a: {type: text}, A: {type: text}}}", "case"},
-		"duplicate key":      {"o: {columns: {a: {type: text}, a: {type: text}}}", "already defined"},
-		"class in capitals":  {"o: {columns: {a: {type: text, class: PII}}}", "class"},
-		"subject not there":  {"o: {subject: b, columns: {a: {type: text}}}", "subject"},
-		"bad id":             {"'o o': {columns: {a: {type: text}}}", "o o"},
-		"unprintable column": {"o: {columns: {\"a\\u200b\": {type: text}}}", "columns"},
-		"delimiter":          {"o: {columns: {a: {type: text}}, csv: {delimiter: ab}}", "delimiter"},
-		"quoted_empty":       {"o: {columns: {a: {type: text}}, csv: {quoted_empty: zero}}", "quoted_empty"},
-		"ragged_rows":        {"o: {columns: {a: {type: text}}, csv: {ragged_rows: pad}}", "ragged_rows"},
-		"thousands is point": {"o: {columns: {a: {type: text}}, csv: {thousands_separator: .}}", "thousands"},
-		"no header names":    {"o: {columns: {a: {type: text}}, csv: {no_header: true}}", "header"},
+		"unknown key":         {"o: {path: x, colums: {}}", "colums"},
+		"no columns":          {"o: {path: x}", "at least one column"},
+		"no type":             {"o: {columns: {a: {class: public}}}", "datasets.o.columns.a.type"},
+		"unknown type":        {"o: {columns: {a: {type: varchar}}}", "varchar"},
+		"time is no type":     {"o: {columns: {a: {type: time}}}", "time"},
+		"decimal too wide":    {"o: {columns: {a: {type: 'decimal(39,2)'}}}", "decimal(39,2)"},
+		"case twins":          {"o: {columns: {a: {type: text}, A: {type: text}}}", "case"},
+		"duplicate key":       {"o: {columns: {a: {type: text}, a: {type: text}}}", "already defined"},
+		"class in capitals":   {"o: {columns: {a: {type: text, class: PII}}}", "class"},
+		"subject not there":   {"o: {subject: b, columns: {a: {type: text}}}", "subject"},
+		"bad id":              {"'o o': {columns: {a: {type: text}}}", "o o"},
+		"unprintable column":  {"o: {columns: {\"a\\u200b\": {type: text}}}", "columns"},
+		"delimiter":           {"o: {columns: {a: {type: text}}, csv: {delimiter: ab}}", "delimiter"},
+		"quoted_empty":        {"o: {columns: {a: {type: text}}, csv: {quoted_empty: zero}}", "quoted_empty"},
+		"ragged_rows":         {"o: {columns: {a: {type: text}}, csv: {ragged_rows: pad}}", "ragged_rows"},
+		"thousands is point":  {"o: {columns: {a: {type: text}}, csv: {thousands_separator: .}}", "thousands"},
+		"unknown source":      {"o: {source: {kind: oracle}, columns: {a: {type: text}}}", "oracle"},
+		"unknown source key":  {"o: {source: {kind: csv, passwd: x}, columns: {a: {type: text}}}", "passwd"},
+		"password in the url": {"o: {source: {kind: postgres, url: 'postgres://u:s3cr3t@h/d', table: t}, columns: {a: {type: text}}}", "change the password"},
+		"password in a query": {"o: {source: {kind: postgres, url: 'postgres://u@h/d?password=s3cr3t', table: t}, columns: {a: {type: text}}}", "change the password"},
+		"no user":             {"o: {source: {kind: postgres, url: 'postgres://h/d', table: t}, columns: {a: {type: text}}}", "user"},
+		"no table":            {"o: {path: x.db, source: {kind: sqlite}, columns: {a: {type: text}}}", "table"},
+		"path of a server":    {"o: {path: x, source: {kind: postgres, url: 'postgres://u@h/d', table: t}, columns: {a: {type: text}}}", "path"},
+		"url of a file":       {"o: {path: x, source: {kind: parquet, url: 'https://h'}, columns: {a: {type: text}}}", "url"},
+		"http elsewhere":      {"o: {source: {kind: trino, url: 'http://h', user: u, catalog: c, schema: s, table: t}, columns: {a: {type: text}}}", "https"},
+		"http and a password": {"o: {source: {kind: trino, url: 'http://localhost', user: u, password_env: P, catalog: c, schema: s, table: t}, columns: {a: {type: text}}}", "https"},
+		"no catalog":          {"o: {source: {kind: trino, url: 'https://h', user: u, table: t}, columns: {a: {type: text}}}", "catalog"},
+		"two passwords":       {"o: {source: {kind: postgres, url: 'postgres://u@h/d', table: t, password_env: P, password_file: f}, columns: {a: {type: text}}}", "not both"},
+		"no header names":     {"o: {columns: {a: {type: text}}, csv: {no_header: true}}", "header"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := dataset.ParseConfig([]byte(tt.yaml))
+			if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+				t.Fatalf("the error has the password: %v", err)
+			}
 			if !errors.Is(err, dataset.ErrConfig) || !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("err = %v, want one that says %q", err, tt.says)
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/treaty-node/treaty/node/internal/inflight"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -184,7 +185,7 @@ func TestKinds(t *testing.T) {
 // One client's slow requests, in any number of streams and from all of its network, leave room for others.
 func TestLimitOfOneClient(t *testing.T) {
 	entered, hold := make(chan struct{}, 8), make(chan struct{})
-	h := Limit(8, 2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-hold }))
+	h := inflight.Limit(8, 2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-hold }))
 	var done sync.WaitGroup
 	send := func(from string) int {
 		r, w := httptest.NewRequest(http.MethodPost, "/a2a", http.NoBody), httptest.NewRecorder()
@@ -213,7 +214,7 @@ func TestLimitOfOneClient(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
-	h := Limit(1, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(held); <-hold }))
+	h := inflight.Limit(1, 1, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(held); <-hold }))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/gorilla/mux"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver"
+	"github.com/treaty-node/treaty/node/internal/inflight"
 )
 
 // Health is what GET /healthz answers: who this is, so that a port that merely answers is not taken for the service.
@@ -50,7 +49,7 @@ const (
 // PublicHandler routes the public listener. Paths are matched as they are sent: nothing is cleaned or redirected, since no
 // signature survives a redirect.
 func PublicHandler(p Public) http.Handler {
-	return Limit(maxConcurrent, maxOfClient, resolver.ChargeClients(publicRouter(p)))
+	return inflight.Limit(maxConcurrent, maxOfClient, resolver.ChargeClients(publicRouter(p)))
 }
 
 func publicRouter(p Public) *mux.Router {
@@ -76,59 +75,6 @@ func publicRouter(p Public) *mux.Router {
 		WriteJSON(w, http.StatusOK, map[string]any{"ready": true})
 	})
 	return r
-}
-
-// Limit answers 503 while more than n requests are under way, or more than each of one client's, before anything is read of
-// them: whoever sends its requests slowly does not keep all others out. A client is an address, or a /64 of IPv6.
-func Limit(n, each int, next http.Handler) http.Handler {
-	l := limiter{n: n, each: each, clients: map[string]int{}}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client := clientOf(r)
-		if !l.enter(client) {
-			w.Header().Set("Retry-After", "1")
-			w.Header().Set("Cache-Control", "no-store")
-			http.Error(w, "busy", http.StatusServiceUnavailable)
-			return
-		}
-		defer l.leave(client)
-		next.ServeHTTP(w, r)
-	})
-}
-
-type limiter struct {
-	n, each int
-	mu      sync.Mutex
-	all     int
-	clients map[string]int
-}
-
-func (l *limiter) enter(client string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all >= l.n || l.clients[client] >= l.each {
-		return false
-	}
-	l.all++
-	l.clients[client]++
-	return true
-}
-
-func (l *limiter) leave(client string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.clients[client]--; l.clients[client] == 0 {
-		delete(l.clients, client)
-	}
-}
-
-// clientOf is who is charged for a request: what names no address, such as a Unix socket, is one client.
-func clientOf(r *http.Request) string {
-	a, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return ""
-	}
-	return resolver.SourceOf(a.Addr())
 }
 
 // Server is an HTTP server with the limits that every listener has.

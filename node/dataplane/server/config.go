@@ -74,9 +74,22 @@ type Limits struct {
 	MemoryMB   int           `yaml:"memory_mb,omitempty"`
 	Threads    int           `yaml:"threads,omitempty"`
 	Concurrent int           `yaml:"concurrent,omitempty"`
+	PerBuyer   int           `yaml:"per_buyer,omitempty"` // of concurrent, for one buyer; default half
 	MaxRows    int           `yaml:"max_rows,omitempty"`
 	PerMinute  int           `yaml:"calls_per_minute,omitempty"`
 }
+
+// queryTime is the time of one query, default 30 s as in the engines.
+func (l Limits) queryTime() time.Duration {
+	if l.QueryTime <= 0 {
+		return 30 * time.Second
+	}
+	return l.QueryTime
+}
+
+// writeTime is how long a request may take until its answer is written: waiting for a place, the query, and half a minute for a
+// reader that is slow.
+func (l Limits) writeTime() time.Duration { return 2*l.queryTime() + 30*time.Second }
 
 // Datasets is a mapping as [dataset.Config] has it, or the name of a file with one.
 type Datasets struct {

@@ -26,6 +26,7 @@ import (
 	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/dataset"
 	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/internal/inflight"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
@@ -88,15 +89,23 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	engine, err := o.Open(ctx, l.Limits, log)
+	files, err := o.Open(ctx, l.Limits, log)
 	if err != nil {
 		return err
+	}
+	engine, err := newSources(files, l.Limits, l.Path, log)
+	if err != nil {
+		return errors.Join(err, files.Close())
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	if err := l.loadDatasets(ctx, db, engine, o); err != nil {
 		return err
 	}
-	public, err := l.handler(db, engine, signer, secure, o)
+	service, err := l.service(db, engine, signer, secure, o)
+	if err != nil {
+		return err
+	}
+	public, err := l.handler(db, service, secure, o)
 	if err != nil {
 		return err
 	}
@@ -112,10 +121,14 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 		return fmt.Errorf("not healthy: %s", h.Problem)
 	}
 	server := &http.Server{
-		Handler: resolver.ChargeClients(mux), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}},
+		Handler: inflight.Limit(maxUnderWay, maxOfClient, resolver.ChargeClients(mux)), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}},
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes of strangers
+		WriteTimeout: l.Limits.writeTime(),                              // from the end of the request's header: waiting, the query, and a slow reader
+		ErrorLog:     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes of strangers
 	}
+	operating, stop := context.WithCancel(ctx)
+	defer stop()
+	go (&operator{db: db, calls: service, now: secure.Now, log: log}).run(operating)
 	log.Info("serving", "did", l.DID.String(), "url", l.URL, "listen", listener.Addr().String(), "build", o.Build)
 	return untilStopped(ctx, server, listener, secure, log)
 }
@@ -188,22 +201,8 @@ func (c *Config) loadDatasets(ctx context.Context, db store.Store, engine Engine
 	})
 }
 
-// handler composes the service: resolver, request verification, decisions.
-func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure *clock.Secure, o Options) (*dataplane.Handler, error) {
-	admit := func(did.DID) error { return nil }
-	if c.Trust != nil {
-		admit = c.Trust.Admit
-	}
-	documents := resolver.New(resolver.Options{
-		Client: fetch.NewClient(fetch.Config{Hosts: c.Hosts, RootCAs: c.roots, MaxRedirects: maxRedirects}), Pins: db, Admit: admit, Now: secure.Now,
-	})
-	verifier, err := httpsig.NewVerifier(httpsig.Options{
-		Origins: []string{c.origin}, Resolver: documents, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
-		Now: secure.Now, NotBefore: secure.Now(), Admit: admit, MaxBody: maxRequest,
-	})
-	if err != nil {
-		return nil, err
-	}
+// service composes the decisions.
+func (c *Config) service(db *sqlite.DB, engine Engine, signer did.Signer, secure *clock.Secure, o Options) (*dataplane.Service, error) {
 	noise, err := c.noiseSecret()
 	if err != nil {
 		return nil, err
@@ -211,9 +210,29 @@ func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure
 	service, err := dataplane.New(dataplane.Options{
 		Store: db, Source: engine, Datasets: c.Sets, Signer: signer, Vendors: c.vendors, Ceiling: c.Ceiling,
 		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now, NoiseSecret: noise,
+		Slots: dataplane.Slots{Concurrent: c.Limits.Concurrent, PerBuyer: c.Limits.PerBuyer, Wait: c.Limits.queryTime()},
 	})
 	if err != nil {
 		return nil, configError("%w", err)
+	}
+	return service, nil
+}
+
+// handler composes what is public: resolver, request verification, the endpoint.
+func (c *Config) handler(db *sqlite.DB, service *dataplane.Service, secure *clock.Secure, o Options) (*dataplane.Handler, error) {
+	admit := func(did.DID) error { return nil }
+	if c.Trust != nil {
+		admit = c.Trust.Admit
+	}
+	client := fetch.NewClient(fetch.Config{Hosts: c.Hosts, RootCAs: c.roots, MaxRedirects: maxRedirects})
+	client.Transport = newFetching(client.Transport, db, secure.Now)
+	documents := resolver.New(resolver.Options{Client: client, Pins: db, Admit: admit, Now: secure.Now})
+	verifier, err := httpsig.NewVerifier(httpsig.Options{
+		Origins: []string{c.origin}, Resolver: documents, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
+		Now: secure.Now, NotBefore: secure.Now(), Admit: admit, MaxBody: maxRequest,
+	})
+	if err != nil {
+		return nil, err
 	}
 	return dataplane.NewHandler(service, dataplane.HandlerOptions{
 		Authenticate: verifier.Middleware, Origins: []string{c.origin}, MaxBody: maxRequest, PerMinute: c.Limits.PerMinute, Build: o.Build,
@@ -221,6 +240,8 @@ func (c *Config) handler(db *sqlite.DB, engine Engine, signer did.Signer, secure
 }
 
 const (
+	maxUnderWay  = 512       // requests
+	maxOfClient  = 128       // of them from one address, or /64 of IPv6
 	maxRequest   = 256 << 10 // bytes of a request's body
 	maxRedirects = 3         // followed for a document, all within its origin
 )

@@ -10,6 +10,7 @@ package source
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/treaty-node/treaty/node/dataset"
 )
@@ -57,3 +58,63 @@ type Table struct {
 	Rows    int64                   // -1: not counted
 	Columns map[string]dataset.Type // as loaded
 }
+
+// Limits bound the queries of a source. Zero fields take the defaults.
+type Limits struct {
+	Time       time.Duration // of one query; default 30 s
+	Concurrent int           // queries at a time; default 4
+	MaxBytes   int64         // of one answer's cells; default 64 MiB
+}
+
+// WithDefaults fills what is zero.
+func (l Limits) WithDefaults() Limits {
+	if l.Time <= 0 {
+		l.Time = 30 * time.Second
+	}
+	if l.Concurrent <= 0 {
+		l.Concurrent = 4
+	}
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = 64 << 20
+	}
+	return l
+}
+
+// Collector takes the rows of one answer within its limits.
+type Collector struct {
+	maxRows int
+	left    int64
+	rows    Rows
+}
+
+// Collect makes a collector for the answer to s.
+func (l Limits) Collect(s Statement) *Collector {
+	return &Collector{maxRows: s.MaxRows, left: l.MaxBytes}
+}
+
+// Add takes a row, or returns ErrTooManyRows, ErrMemory, or ErrRange for an instant outside of the years 0 to 9999, which
+// contracts cannot write.
+func (c *Collector) Add(cells []any) error {
+	if len(c.rows) >= c.maxRows {
+		return ErrTooManyRows
+	}
+	for _, v := range cells {
+		c.left -= 16
+		switch x := v.(type) {
+		case string:
+			c.left -= int64(len(x))
+		case time.Time:
+			if y := x.UTC().Year(); y < 0 || y > 9999 {
+				return ErrRange
+			}
+		}
+	}
+	if c.left < 0 {
+		return ErrMemory
+	}
+	c.rows = append(c.rows, cells)
+	return nil
+}
+
+// Rows are the rows that were taken.
+func (c *Collector) Rows() Rows { return c.rows }

@@ -4,9 +4,11 @@
 //
 // Guarantees
 //
-//   - Rows come from csvimport with their types settled; the engine never looks at a file and guesses nothing.
-//   - After [Engine.Lock] no statement can read or write files, reach the network, attach databases, load extensions or
-//     change a setting.
+//   - Rows of CSV files come from csvimport with their types settled; the engine never looks at such a file and guesses
+//     nothing. Rows of Parquet files are read by each query, with the types that the files declare.
+//   - After [Engine.Lock] no statement can write files, read any but the Parquet files of its datasets, reach the network,
+//     attach databases, load extensions or change a setting.
+//   - A Parquet file that changes after it was loaded is a fault of every query that reads it.
 //   - Every query has a time limit, and all of them together a memory and a thread limit; there is no spilling to disk.
 //     A query ends when its caller's context does, and the engine stays usable.
 //   - Nothing that the engine says about a failure leaves this package, not even into the log: its messages quote rows, paths
@@ -22,7 +24,6 @@ import (
 	"log/slog"
 	"math/big"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -76,6 +77,7 @@ type Engine struct {
 
 	mu     sync.RWMutex
 	tables map[string]source.Table
+	files  map[string][]source.File // that queries read
 	locked bool
 }
 
@@ -93,7 +95,7 @@ func Open(ctx context.Context, l Limits, log *slog.Logger) (*Engine, error) {
 	l = l.withDefaults()
 	e := &Engine{
 		connector: connector, db: sql.OpenDB(connector), limits: l, log: log,
-		slots: make(chan struct{}, l.Concurrent), tables: map[string]source.Table{},
+		slots: make(chan struct{}, l.Concurrent), tables: map[string]source.Table{}, files: map[string][]source.File{},
 	}
 	e.db.SetMaxOpenConns(l.Concurrent)
 	for _, set := range []string{
@@ -135,43 +137,71 @@ func sqlType(t dataset.Type) string {
 
 func quote(name string) string { return source.DuckDB{}.Ident(name) }
 
-// Load imports a dataset's file, which is relative to dir. Only configured columns are loaded. The report is there whenever
-// the file could be read; when it has errors nothing is loaded and Load returns them.
+// Load imports a dataset's CSV files, or makes its Parquet files known. Paths are relative to dir. Only configured columns are
+// loaded. The report is there whenever a file could be read; when it has errors nothing is loaded and Load returns them. For
+// several files the report is that of the last one, with the rows of all.
 func (e *Engine) Load(ctx context.Context, id string, d dataset.Dataset, dir string) (*csvimport.Report, error) {
-	path := d.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, path)
+	if d.KindOf() == dataset.ParquetFiles {
+		rep, err := e.parquet(ctx, id, d, dir)
+		if err != nil {
+			return nil, fmt.Errorf("dataset %s: %w", id, err)
+		}
+		return &csvimport.Report{Rows: rep.Rows}, nil
 	}
-	f, err := os.Open(path) //nolint:gosec // the operator's own configuration names it
+	files, err := source.Files(dir, d.Path, ".csv")
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", id, err)
-	}
-	defer func() { _ = f.Close() }() // read only
-	rep, err := csvimport.Inspect(ctx, f, csvimport.OptionsFor(d))
-	if err != nil {
-		return nil, fmt.Errorf("dataset %s: %w", id, err)
-	}
-	if err := rep.Err(); err != nil {
-		return rep, fmt.Errorf("dataset %s: %w", id, err)
 	}
 	names := d.ColumnNames()
 	types := make(map[string]dataset.Type, len(names))
 	for _, name := range names {
 		t, err := dataset.ParseType(d.Columns[name].Type)
 		if err != nil {
-			return rep, fmt.Errorf("dataset %s: %w", id, err)
+			return nil, fmt.Errorf("dataset %s: %w", id, err)
 		}
 		types[name] = t
 	}
-	load := func(add func([]any) error) error { return rep.Load(ctx, f, names, add) }
-	if err := e.load(ctx, id, names, types, rep.Rows, load); err != nil {
+	var rep *csvimport.Report
+	total := int64(0)
+	feed := func(add func([]any) error) error {
+		for _, f := range files {
+			var err error
+			if rep, err = e.loadFile(ctx, d, f.Path, names, add); err != nil {
+				return err
+			}
+			total += rep.Rows
+		}
+		return nil
+	}
+	err = e.load(ctx, id, names, types, &total, feed)
+	if rep != nil {
+		rep.Rows = total
+	}
+	if err != nil {
 		return rep, fmt.Errorf("dataset %s: %w", id, err)
 	}
 	return rep, nil
 }
 
-// load makes a table and fills it with what feed hands out.
-func (e *Engine) load(ctx context.Context, id string, names []string, types map[string]dataset.Type, rows int64, feed func(add func([]any) error) error) (err error) {
+// loadFile checks one CSV file and hands out its rows.
+func (e *Engine) loadFile(ctx context.Context, d dataset.Dataset, path string, names []string, add func([]any) error) (*csvimport.Report, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator's own configuration names it
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	rep, err := csvimport.Inspect(ctx, f, csvimport.OptionsFor(d))
+	if err != nil {
+		return nil, err
+	}
+	if err := rep.Err(); err != nil {
+		return rep, err
+	}
+	return rep, rep.Load(ctx, f, names, add)
+}
+
+// load makes a table and fills it with what feed hands out; rows is how many that were, known when feed has returned.
+func (e *Engine) load(ctx context.Context, id string, names []string, types map[string]dataset.Type, rows *int64, feed func(add func([]any) error) error) (err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.locked {
@@ -209,7 +239,7 @@ func (e *Engine) load(ctx context.Context, id string, names []string, types map[
 	if cerr := app.Close(); err == nil && cerr != nil {
 		err = e.failed("append", cerr)
 	}
-	if err == nil && n != rows {
+	if err == nil && n != *rows {
 		err = csvimport.ErrChanged
 	}
 	if err != nil {
@@ -235,6 +265,16 @@ func (e *Engine) Lock(ctx context.Context) error {
 	defer e.mu.Unlock()
 	if e.locked {
 		return nil
+	}
+	var paths []string
+	for _, files := range e.files {
+		for _, f := range files {
+			paths = append(paths, literal(f.Path))
+		}
+	}
+	slices.Sort(paths)
+	if _, err := e.db.ExecContext(ctx, "SET allowed_paths = ["+strings.Join(paths, ", ")+"]"); err != nil {
+		return fmt.Errorf("%w: allowed_paths", e.failed("lock", err))
 	}
 	for _, set := range lockdown {
 		if _, err := e.db.ExecContext(ctx, set); err != nil {
@@ -269,6 +309,7 @@ func (e *Engine) Query(ctx context.Context, s source.Statement) (source.Rows, er
 	e.mu.RLock()
 	locked := e.locked
 	_, known := e.tables[s.Dataset]
+	files := e.files[s.Dataset]
 	e.mu.RUnlock()
 	switch {
 	case !locked:
@@ -284,15 +325,34 @@ func (e *Engine) Query(ctx context.Context, s source.Statement) (source.Rows, er
 	case <-limited.Done():
 		return nil, context.Cause(limited)
 	}
+	if !source.Unchanged(files) {
+		return nil, e.failed("open", errFilesChanged)
+	}
 	rows, err := e.run(limited, s)
 	if err != nil && limited.Err() != nil {
 		return nil, context.Cause(limited)
+	}
+	if err == nil && !source.Unchanged(files) { // half of the rows may be those of another file
+		return nil, e.failed("read", errFilesChanged)
 	}
 	return rows, err
 }
 
 func (e *Engine) run(ctx context.Context, s source.Statement) (_ source.Rows, err error) {
-	rows, err := e.db.QueryContext(ctx, s.SQL, s.Args...)
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return nil, e.failed("connect", err)
+	}
+	defer func() { _ = conn.Close() }() // back to the pool
+	if _, err := conn.ExecContext(ctx, "BEGIN TRANSACTION READ ONLY"); err != nil {
+		return nil, e.failed("begin", err)
+	}
+	defer func() {
+		if _, rerr := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err == nil {
+			err = e.failed("rollback", rerr)
+		}
+	}()
+	rows, err := conn.QueryContext(ctx, s.SQL, s.Args...)
 	if err != nil {
 		return nil, e.failed("query", err)
 	}
