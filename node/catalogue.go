@@ -62,6 +62,10 @@ func loadCatalogue(dir string, cfg *Config) (*catalogue, error) {
 
 // Decide implements [negotiation.Decider].
 func (c *catalogue) Decide(_ context.Context, ask negotiation.Ask, now time.Time) (policy.Outcome, error) {
+	return c.policy.Decide(ask.Scope, c.terms(ask, now), ask.Offers), nil
+}
+
+func (c *catalogue) terms(ask negotiation.Ask, now time.Time) policy.Terms {
 	id := ask.Scope.Dataset
-	return c.policy.Decide(ask.Scope, policy.Terms{Schema: c.schemas[id], Classes: c.classes[id], Version: ask.Version, DataPlane: c.plane, Now: now}, ask.Offers), nil
+	return policy.Terms{Schema: c.schemas[id], Classes: c.classes[id], Version: ask.Version, DataPlane: c.plane, Now: now}
 }

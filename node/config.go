@@ -60,6 +60,7 @@ type Config struct {
 	Needs     string    `yaml:"needs,omitempty"`
 	DataPlane DataPlane `yaml:"data_plane,omitempty"`
 	Metaproto Metaproto `yaml:"metaproto,omitempty"`
+	Decider   Decider   `yaml:"decider,omitempty"`
 	Limits    Limits    `yaml:"limits,omitempty"`
 	Rotation  Rotation  `yaml:"rotation,omitempty"`
 	// Delegation says whom this node asks when a question is to be handed on.
@@ -237,6 +238,9 @@ func (c *Config) Validate() error {
 	}
 	if least := c.Rotation.Settle + c.Limits.NegotiationTimeout; c.Rotation.Settle < 0 || c.Rotation.Grace < least {
 		return fmt.Errorf("rotation: grace is at least settle and limits.negotiation_timeout together (%s), so that what began with the old key can end with it", least)
+	}
+	if err := c.Decider.validate(); err != nil {
+		return err
 	}
 	for from, to := range c.Hosts {
 		if _, _, err := net.SplitHostPort(from); err != nil {

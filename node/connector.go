@@ -87,7 +87,7 @@ func (p *peer) Send(ctx context.Context, transport, contextID, taskID string, en
 	if err != nil {
 		return negotiation.Answer{}, err
 	}
-	return negotiation.Answer{Envelope: reply.Envelope, TaskID: reply.TaskID}, nil
+	return negotiation.Answer{Envelope: reply.Envelope, TaskID: reply.TaskID, Working: reply.State == a2a.Working}, nil
 }
 
 // Schema implements [negotiation.Route].

@@ -53,6 +53,7 @@ func (e *examination) self(ctx context.Context) {
 	e.ownDocuments(ctx)
 	e.ownCard(ctx)
 	e.clocks(ctx)
+	e.decider(ctx)
 	if n.offer == nil {
 		e.ok("data plane", "none: no dataset is on offer")
 		return
@@ -88,7 +89,7 @@ func (e *examination) files(dir string, cfg *Config) {
 	for _, f := range entries {
 		private(filepath.Join(keys, f.Name()), e.fail, 0o077, "600")
 	}
-	for _, f := range []string{cfg.Keys.Identity, cfg.Keys.PassphraseFile} {
+	for _, f := range []string{cfg.Keys.Identity, cfg.Keys.PassphraseFile, cfg.Decider.APIKeyFile} {
 		if f != "" {
 			private(Path(dir, f), e.fail, 0o077, "600")
 		}

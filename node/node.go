@@ -42,6 +42,7 @@ import (
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/lifecycle"
 	"github.com/treaty-node/treaty/node/negotiation"
+	"github.com/treaty-node/treaty/node/negotiation/decider"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/signer"
 	"github.com/treaty-node/treaty/node/store"
@@ -89,10 +90,11 @@ type Node struct {
 	trust    *trust.Live
 	trustMu  sync.Mutex // orders changes of trust
 	resolver *resolver.Resolver
-	client   *http.Client // guarded, unsigned: documents and cards
-	signed   *http.Client // guarded, signed by the binding key: A2A
-	data     *http.Client // the same for data planes: larger answers, more time
-	offer    *catalogue   // nil: no dataset on offer
+	client   *http.Client   // guarded, unsigned: documents and cards
+	signed   *http.Client   // guarded, signed by the binding key: A2A
+	data     *http.Client   // the same for data planes: larger answers, more time
+	offer    *catalogue     // nil: no dataset on offer
+	model    *decider.Model // nil: code decides alone
 	nego     *negotiation.Service
 	notices  *notice.Service
 	ending   *lifecycle.Service
@@ -205,6 +207,10 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 	if n.offer != nil {
 		nego.Decider = n.offer
 	}
+	if n.model, err = n.openModel(); err != nil {
+		return usageError(err)
+	}
+	n.advised(&nego)
 	n.nego = negotiation.New(nego)
 	n.notices = n.newNotices()
 	n.ending = n.newLifecycle()
@@ -356,6 +362,9 @@ func (n *Node) housekeeping(ctx context.Context) error {
 			if err := n.nego.Sweep(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("sweep", "err", err)
 			}
+			if err := n.concludeAll(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("proposals that wait for their answer", "err", err)
+			}
 			if err := n.clock.Persist(ctx, false); ctx.Err() == nil {
 				n.kept(err)
 			}
@@ -403,7 +412,7 @@ func (n *Node) resume(ctx context.Context) error {
 	for _, id := range ids {
 		n.drive(id)
 	}
-	return err
+	return errors.Join(err, n.concludeAll(ctx))
 }
 
 // drive runs a negotiation in the background for as long as the node runs.

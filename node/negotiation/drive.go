@@ -157,6 +157,9 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 		if errors.Is(err, did.ErrSignerUnavailable) {
 			what = "this node cannot sign"
 		}
+		if errors.Is(err, errWorking) {
+			what = "the counterparty is deciding"
+		}
 		if errors.Is(err, ErrNotNow) {
 			what = "the decider cannot be asked now"
 		}
@@ -171,6 +174,7 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 var (
 	errInternal = errors.New("internal")
 	errNoAnswer = errors.New("negotiation: not an answer of the counterparty")
+	errWorking  = errors.New("negotiation: the counterparty has not answered yet")
 )
 
 func internal(err error) error {
@@ -207,6 +211,9 @@ func (s *Service) turn(ctx context.Context, route Route, conv store.Conversation
 	}
 	crashpoint.Hit(crashpoint.EnvelopeAnswered)
 	if answer.Envelope == nil {
+		if answer.Working {
+			return errWorking
+		}
 		return errNoAnswer
 	}
 	res, err := s.answered(ctx, ses, answer.Envelope)

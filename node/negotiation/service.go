@@ -55,6 +55,7 @@ type Route interface {
 type Answer struct {
 	Envelope []byte // nil: none
 	TaskID   string
+	Working  bool // it has the message and will answer when it is sent again
 }
 
 // Connector finds and verifies a counterparty.
