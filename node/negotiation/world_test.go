@@ -68,6 +68,9 @@ type party struct {
 	store                            store.Store // db, or what a test puts before it
 	svc                              *negotiation.Service
 	decider                          negotiation.Decider
+	drafter                          negotiation.Drafter
+	adviser                          negotiation.Adviser
+	reader                           negotiation.Reader
 	contracts                        func(did.DID) error
 	maxOpen, perHour                 int
 	changeMeta                       func(*metaproto.Policy)
@@ -263,7 +266,7 @@ func (w *world) serve(p *party) {
 			}
 			return m
 		},
-		Decider: p.decider, Connector: w, Now: w.Now, Skew: skew, Lifetime: lifetime, Deadline: deadline, Sleep: w.sleep, MaxOpen: p.maxOpen, PerHour: p.perHour,
+		Decider: p.decider, Drafter: p.drafter, Adviser: p.adviser, Reader: p.reader, Connector: w, Now: w.Now, Skew: skew, Lifetime: lifetime, Deadline: deadline, Sleep: w.sleep, MaxOpen: p.maxOpen, PerHour: p.perHour,
 	})
 }
 

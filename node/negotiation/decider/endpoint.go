@@ -46,7 +46,7 @@ func loopback(host string) bool {
 type endpoint struct {
 	http  *http.Client
 	base  string
-	key   string
+	key   secret
 	model string
 	max   int
 	// plain: it does not know structured output by schema, nor the newer name of the token limit.
@@ -62,7 +62,7 @@ func newEndpoint(base, key, model string, maxTokens int, transport http.RoundTri
 		Transport:     bounded{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the key is for one place
 	}
-	return &endpoint{http: client, base: base, key: key, model: model, max: maxTokens}, nil
+	return &endpoint{http: client, base: base, key: secret(key), model: model, max: maxTokens}, nil
 }
 
 // Transport is what an endpoint is dialled with: no proxy from the environment, and a "localhost" that is this machine.
@@ -93,6 +93,12 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	}{io.LimitReader(resp.Body, maxResponse), resp.Body}
 	return resp, nil
 }
+
+// secret does not print.
+type secret string
+
+// Format implements fmt.Formatter.
+func (secret) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "[secret]") }
 
 // turn is one message of a conversation with a model.
 type turn struct {
@@ -188,7 +194,7 @@ func (e *endpoint) send(ctx context.Context, method, path string, body io.Reader
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	if e.key != "" {
-		req.Header.Set("Authorization", "Bearer "+e.key)
+		req.Header.Set("Authorization", "Bearer "+string(e.key))
 	}
 	return e.http.Do(req)
 }

@@ -96,6 +96,7 @@ func New(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Key = "" // the endpoint has it, in a form that does not print
 	return &Model{cfg: cfg, at: at, slots: make(chan struct{}, cfg.Concurrent), budget: budget{perHour: cfg.PerHour, peers: map[did.DID]*rate.Limiter{}}}, nil
 }
 
