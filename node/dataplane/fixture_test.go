@@ -81,13 +81,17 @@ type fakeSource struct {
 	reads []source.Statement
 	rows  source.Rows
 	err   error
-	while func(ctx context.Context) error // runs inside the query
+	reply func(source.Statement) source.Rows // instead of rows, when it is set
+	while func(ctx context.Context) error    // runs inside the query
 }
 
 func (f *fakeSource) Query(ctx context.Context, s source.Statement) (source.Rows, error) {
 	f.mu.Lock()
 	f.reads = append(f.reads, s)
 	rows, err, while := f.rows, f.err, f.while
+	if f.reply != nil {
+		rows = f.reply(s)
+	}
 	f.mu.Unlock()
 	if while != nil {
 		if err := while(ctx); err != nil {

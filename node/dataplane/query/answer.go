@@ -32,7 +32,10 @@ func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
 		draw = newSampler(p.noise.Seed)
 		a.Noise = &datatools.NoiseInfo{Epsilon: p.noise.Terms.EpsilonPerQuery}
 	}
-	width := 2
+	width := 2 // how many rows were used, and how many there are in all
+	if p.rows {
+		width = 1
+	}
 	for _, o := range p.columns {
 		width += o.n
 	}
@@ -41,8 +44,11 @@ func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
 		if len(r) != width {
 			return nil, ErrRows
 		}
-		used, ok1 := r[width-2].(int64)
 		total, ok2 := r[width-1].(int64)
+		used, ok1 := int64(1), true
+		if !p.rows {
+			used, ok1 = r[width-2].(int64)
+		}
 		if !ok1 || !ok2 {
 			return nil, ErrRows
 		}

@@ -74,9 +74,8 @@ func (b *builder) rows() (*Plan, error) {
 		}
 	}
 	from := b.spec.From + " AS " + source.Alias
-	sql := fmt.Sprintf("SELECT %s, 1 AS used, (SELECT count(*) FROM %s WHERE %s) AS total FROM %s WHERE %s AND %s ORDER BY %s %s",
+	sql := fmt.Sprintf("SELECT %s, (SELECT count(*) FROM %s WHERE %s) AS total FROM %s WHERE %s AND %s ORDER BY %s %s",
 		strings.Join(list, ", "), from, visible, from, rowFilter, filters, strings.Join(order, ", "), d.Limit(req.Limit, req.Offset))
-	integer := dataset.Type{Kind: dataset.Integer}
-	p.Statement = source.Statement{Dataset: req.Dataset, SQL: sql, Args: b.args, Types: append(types, integer, integer), MaxRows: req.Limit}
+	p.Statement = source.Statement{Dataset: req.Dataset, SQL: sql, Args: b.args, Types: append(types, dataset.Type{Kind: dataset.Integer}), MaxRows: req.Limit}
 	return p, nil
 }
