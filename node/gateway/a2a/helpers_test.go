@@ -128,6 +128,7 @@ type bench struct {
 	server  *httptest.Server
 	card    *wellknown.VerifiedCard
 	config  Config
+	db      *sqlite.DB
 }
 
 func newBench(tb testing.TB, change ...func(*Config)) *bench {
@@ -154,6 +155,7 @@ func newBenchWith(tb testing.TB, executor a2asrv.AgentExecutor, change ...func(*
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = db.Close() })
+	b.db = db
 	b.config = Config{
 		Negotiator: b.negotiator, Tasks: StoreTasks(db), Now: now,
 		Describe: func(context.Context) (Answer, error) {

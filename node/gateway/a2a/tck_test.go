@@ -5,6 +5,7 @@
 package a2a
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/wellknown"
 )
@@ -47,11 +50,27 @@ func TestTCK(t *testing.T) {
 	b := newBench(t)
 	cfg := must(b.config.withDefaults())
 	cfg.Now, cfg.Poll = time.Now, 50*time.Millisecond
+	// The TCK's webhook is on this machine and without TLS, which no node would call.
+	cfg.Push = &Push{Store: b.db, Client: &http.Client{Timeout: 5 * time.Second}, CheckURL: func(*url.URL) error { return nil }}
+	origin := ""
+	build := func(ctx context.Context) ([]byte, error) {
+		return wellknown.BuildCard(ctx, wellknown.CardSpec{Agent: vendor.id, Name: "Vendor", Description: "Sells.", Origin: origin, Push: true, Extended: true}, vendor.signer)
+	}
+	cfg.Extended = func(ctx context.Context, _ did.DID) ([]byte, error) { return build(ctx) }
 	gateway := must(newServer(cfg, scenarioAgent{}))
 	mux := http.NewServeMux()
 	server := httptest.NewTLSServer(mux)
 	defer server.Close()
-	card := must(wellknown.BuildCard(t.Context(), wellknown.CardSpec{Agent: vendor.id, Name: "Vendor", Description: "Sells.", Origin: server.URL}, vendor.signer))
+	origin = server.URL
+	card := must(build(t.Context()))
+	go func() {
+		for t.Context().Err() == nil {
+			if err := gateway.Notify(t.Context()); err != nil && t.Context().Err() == nil {
+				t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
 	mux.Handle("/.well-known/", must(wellknown.NewSite(time.Minute, wellknown.CardDocument(card))))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		gateway.ServeHTTP(w, r.WithContext(httpsig.WithCaller(r.Context(), httpsig.Caller{DID: buyer.id, Document: buyer.doc})))
