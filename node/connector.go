@@ -84,6 +84,12 @@ func (p *peer) Send(ctx context.Context, transport, contextID, taskID string, en
 		// Turned away at the door, by the same policy that would refuse the message: nothing comes of asking again.
 		return negotiation.Answer{}, &envelope.Refusal{Code: envelope.CodeNotTrusted, Reason: "the counterparty's trust policy does not admit this node"}
 	}
+	if status != nil && status.Code == string(httpsig.DIDSuperseded) {
+		// Nobody here has moved the DID that signs now. A peer's word proves nothing, but an operator should look.
+		who := p.card.Agent.String()
+		p.node.outdated.Store(&who)
+		p.node.log.Error("a counterparty says that this node's DID has a successor", "peer", who, "did", p.node.self())
+	}
 	if err != nil {
 		return negotiation.Answer{}, err
 	}

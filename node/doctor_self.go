@@ -51,6 +51,7 @@ func (e *examination) self(ctx context.Context) {
 	e.signer(ctx)
 	e.chain(ctx)
 	e.ownDocuments(ctx)
+	e.formerDocuments(ctx)
 	e.ownCard(ctx)
 	e.clocks(ctx)
 	e.decider(ctx)
@@ -225,6 +226,29 @@ func (e *examination) ownDocuments(ctx context.Context) {
 			continue
 		}
 		e.ok("reachability", "%s is what this node publishes", where)
+	}
+}
+
+// formerDocuments looks whether the DIDs that this node had before still lead to it.
+func (e *examination) formerDocuments(ctx context.Context) {
+	const name = "former DID"
+	id := e.n.id()
+	for i, doc := range id.former {
+		where := doc.ID().DocumentURL()
+		s, err := e.n.look(ctx, where, did.MaxDocumentBytes)
+		switch {
+		case err != nil:
+			e.fail(name, "see reachability above", "%s: %v", where, err)
+		case s.status != 200 || !bytes.Equal(s.body, doc.Raw()):
+			e.fail(name, "let this node, or did/former, answer there: counterparties find the way by it", "%s answers with status %d and something else than the document that names its successor", where, s.status)
+		case !id.rec.Former[i].CompromisedSince.IsZero():
+			e.ok(name, "%s leads to %s; somebody else may have had its key since %s", doc.ID(), doc.SuccessorDID(), stamp(id.rec.Former[i].CompromisedSince))
+		default:
+			e.ok(name, "%s leads to %s", doc.ID(), doc.SuccessorDID())
+		}
+	}
+	if who := e.n.outdated.Load(); who != nil {
+		e.warn("identity", "if this folder was restored from a backup, restore a later one; `treaty doctor --peer "+*who+"` asks again", "%s says that %s has a successor", *who, id.agent.ID())
 	}
 }
 

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/treaty-node/treaty/did"
@@ -18,17 +19,23 @@ import (
 
 // Evidence implements [httpapi.Admin]: it compiles and signs the evidence bundle of a contract in force.
 func (n *Node) Evidence(ctx context.Context, contractID string) ([]byte, error) {
-	in := evidence.Input{Node: n.self().String(), ContractID: contractID, From: ledger.Genesis(n.self().String())}
+	// The log is that of the DID that the node began with, whichever it has now.
+	id, log := n.id(), n.db.Node()
+	in := evidence.Input{Node: log, ContractID: contractID, From: ledger.Genesis(log)}
 	var rec store.ContractRecord
 	err := n.db.View(ctx, func(tx store.Tx) (err error) {
 		if rec, err = tx.GetContract(contractID); err != nil {
 			return err
 		}
 		in.Contract, in.Activation, in.ContextID = rec.Bytes, rec.Activation, rec.ContextID
-		if in.Agreement, err = agreementOf(tx, n.self(), rec); err != nil {
+		conv, err := conversationOf(tx, id.names(), rec)
+		if err != nil {
 			return err
 		}
-		if in.Messages, err = messagesOf(tx, n.self(), rec); err != nil {
+		if in.Agreement, err = agreementOf(conv); err != nil {
+			return err
+		}
+		if in.Messages, err = messagesOf(tx, conv); err != nil {
 			return err
 		}
 		stated, err := tx.ListStatements(rec.ID, "", 0)
@@ -52,30 +59,36 @@ func (n *Node) Evidence(ctx context.Context, contractID string) ([]byte, error) 
 			return nil, err
 		}
 	}
-	if in.Documents, err = n.documentsOf(ctx, rec); err != nil {
+	if in.Documents, err = n.documentsOf(ctx, id, rec); err != nil {
 		return nil, err
 	}
-	return evidence.Build(ctx, in, n.id().binding, n.clock.Now())
+	return evidence.Build(ctx, in, id.binding, n.clock.Now())
 }
 
-func agreementOf(tx store.Tx, self did.DID, rec store.ContractRecord) ([]byte, error) {
-	conv, err := tx.GetConversation(self.String(), rec.Peer, rec.ContextID)
-	if err != nil {
-		return nil, err
+// conversationOf is the conversation that a contract came from, under whichever of its DIDs the node had it.
+func conversationOf(tx store.Conversations, names []string, rec store.ContractRecord) (c store.Conversation, err error) {
+	for _, own := range names {
+		if c, err = tx.GetConversation(own, rec.Peer, rec.ContextID); !errors.Is(err, store.ErrNotFound) {
+			return c, err
+		}
 	}
+	return c, err
+}
+
+func agreementOf(conv store.Conversation) ([]byte, error) {
 	var s negotiation.Session
 	if err := json.Unmarshal(conv.State, &s); err != nil {
 		return nil, err
 	}
 	a := s.Agreement()
 	if a == nil {
-		return nil, fmt.Errorf("conversation %s holds a contract and no agreement", rec.ContextID)
+		return nil, fmt.Errorf("conversation %s holds a contract and no agreement", conv.ContextID)
 	}
 	return a.Canonical()
 }
 
-func messagesOf(tx store.Tx, self did.DID, rec store.ContractRecord) ([]evidence.Message, error) {
-	list, err := tx.ListEnvelopes(self.String(), rec.Peer, rec.ContextID)
+func messagesOf(tx store.Envelopes, conv store.Conversation) ([]evidence.Message, error) {
+	list, err := tx.ListEnvelopes(conv.Own, conv.Peer, conv.ContextID)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +129,7 @@ func segment(tx store.Tx, rec store.ContractRecord) ([]ledger.Event, error) {
 
 func (n *Node) headBefore(ctx context.Context, seq uint64) (ledger.Head, error) {
 	if seq <= 1 {
-		return ledger.Genesis(n.self().String()), nil
+		return ledger.Genesis(n.db.Node()), nil
 	}
 	list, err := n.Events(ctx, seq-2, 1)
 	if err != nil {
@@ -128,19 +141,27 @@ func (n *Node) headBefore(ctx context.Context, seq uint64) (ledger.Head, error) 
 	return list[0].Head(), nil
 }
 
-// documentsOf are both parties' documents in the versions pinned when the contract was made.
-func (n *Node) documentsOf(ctx context.Context, rec store.ContractRecord) ([][]byte, error) {
+// documentsOf are both parties' documents in the versions pinned when the contract was made, and this node's way from its DID of
+// then to the one of today.
+func (n *Node) documentsOf(ctx context.Context, own *identity, rec store.ContractRecord) ([][]byte, error) {
 	c, err := contract.Parse(rec.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	docs := [][]byte{n.id().agent.Raw()}
+	docs := [][]byte{own.agent.Raw()}
+	for i, f := range own.rec.Former {
+		docs = append(docs, []byte(f.Document))
+		party := f.DID == c.Parties.Buyer || f.DID == c.Parties.Vendor
+		if f.Active != "" && (party || own.former[i].DeactivatedBy() == did.AssuranceRecoveryVerified) {
+			docs = append(docs, []byte(f.Active)) // as it was in use, and listed the recovery key
+		}
+	}
 	for _, s := range []string{c.Parties.Buyer, c.Parties.Vendor} {
 		id, err := did.Parse(s)
 		if err != nil {
 			return nil, err
 		}
-		if id == n.self() {
+		if own.owns(id) {
 			continue
 		}
 		pins, err := n.db.History(ctx, id)

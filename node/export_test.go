@@ -45,5 +45,8 @@ func (n *Node) AskNotice(ctx context.Context, to did.DID, kind string, data any)
 	return n.notices.Ask(ctx, notice.Outgoing{Peer: to, Kind: kind, Data: data})
 }
 
+// Signed is the client whose requests the node signs.
+func (n *Node) Signed() *http.Client { return n.signed }
+
 // Public is what the internet sees.
 func (n *Node) Public() http.Handler { return n.public }

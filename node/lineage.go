@@ -56,6 +56,16 @@ func (id *identity) owns(d did.DID) bool {
 	return false
 }
 
+// formerOf is the last document of a DID that the node has moved on from, nil for others.
+func (id *identity) formerOf(d did.DID) *did.Document {
+	for _, doc := range id.former {
+		if d == doc.ID() {
+			return doc
+		}
+	}
+	return nil
+}
+
 // names are the DIDs that the node has had, the one in use first.
 func (id *identity) names() []string {
 	names := []string{id.agent.ID().String()}

@@ -132,7 +132,7 @@ func (n *Node) keys() negotiation.Keys {
 	id := n.id()
 	return negotiation.Keys{
 		Binding: id.binding, KeyAgreementKID: id.keyAgreement(n.clock.Now(), n.cfg.Rotation.Settle), Opener: opener{n, id}, Document: id.agent,
-		Owns: id.owns,
+		Owns: id.owns, Former: id.formerOf,
 	}
 }
 

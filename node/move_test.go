@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -430,4 +431,98 @@ func TestMove_ClockStepsBack(t *testing.T) {
 	if !gone.ProofCreated().After(last.ProofCreated()) || n.Status().DID != r.DID {
 		t.Errorf("%s, before %s", gone.ProofCreated(), last.ProofCreated())
 	}
+}
+
+// copyFolder copies a node's folder, as somebody who restores all of it from a backup does.
+func copyFolder(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(must[string](t)(os.MkdirTemp("", "treaty")), "copy")
+	t.Cleanup(func() { os.RemoveAll(filepath.Dir(to)) })
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSocket != 0 {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), data, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestMove_OldCopy: everything of a node is from before the move, keys and all. Where its domain serves the later document, it
+// does not start; where it speaks all the same, whoever it speaks to says that the DID is superseded.
+func TestMove_OldCopy(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	c := &shifted{}
+	n := open(t, buyerDir, c)
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	oldDir := copyFolder(t, buyerDir)
+	vendor, buyer := startAt(t, vendorDir, c), startAt(t, buyerDir, c)
+	contract := conclude(t, buyer, vendor)
+	r := rotate(t, buyer.Node, httpapi.RotateBinding)
+	if len(r.Told) != 1 || r.Told[0] != vendor.Status().DID {
+		t.Errorf("told %v", r.Told)
+	}
+	if kept := must[httpapi.Contract](t)(buyer.Contract(t.Context(), contract)); kept.State != "in_force" {
+		t.Errorf("%+v", kept)
+	}
+	if list := must[[]httpapi.Negotiation](t)(buyer.Negotiations(t.Context())); len(list) != 1 || list[0].ContractID != contract {
+		t.Errorf("%+v", list)
+	}
+	old := must[*node.Node](t)(node.Open(t.Context(), oldDir, node.Options{Process: "treaty", Clock: c}))
+	c.advance(6 * time.Minute) // the vendor has the old document in its cache till then
+	// What it signs is signed by a DID that has a successor: a hint, and a true one here.
+	req := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost, "https://vendorcorp.test/a2a", strings.NewReader("{}")))
+	req.Header.Set("Content-Type", "application/json")
+	resp := must[*http.Response](t)(old.Signed().Do(req))
+	body := must[[]byte](t)(io.ReadAll(resp.Body))
+	resp.Body.Close()
+	if err := did.CheckSuperseded(body, must[did.DID](t)(did.Parse(r.PreviousDID))); resp.StatusCode != http.StatusConflict || err != nil || !strings.Contains(string(body), r.DID) {
+		t.Errorf("%d %s: %v", resp.StatusCode, body, err)
+	}
+	if err := old.Run(t.Context(), func() { t.Error("it listens") }); err == nil || httpapi.AsError(err).Code != "IDENTITY_OUTDATED" || !strings.Contains(err.Error(), r.DID) {
+		t.Errorf("%v", err)
+	}
+	for _, check := range must[httpapi.Diagnosis](t)(buyer.Doctor(t.Context(), httpapi.DoctorRequest{})).Checks {
+		if check.Status == httpapi.CheckFail && check.Name != "data plane" {
+			t.Errorf("%+v", check)
+		}
+	}
+	// Under its new DID it goes on as before.
+	if id := conclude(t, buyer, vendor); id == contract {
+		t.Error("the same contract again")
+	}
+	if v := must[httpapi.Contract](t)(vendor.Contract(t.Context(), contract)); v.Peer == "" {
+		t.Errorf("%+v", v)
+	}
+	bundle := must[[]byte](t)(buyer.Evidence(t.Context(), contract))
+	if !strings.Contains(string(bundle), r.DID) || !strings.Contains(string(bundle), r.PreviousDID) {
+		t.Error("the bundle does not tell of the move")
+	}
+}
+
+// conclude negotiates a contract.
+func conclude(t *testing.T, buyer, vendor *company) string {
+	t.Helper()
+	n := must[httpapi.Negotiation](t)(buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: "vendorcorp.test"}))
+	if n = buyer.wait(t, n.ContextID); n.Phase != "in_force" {
+		buyer.dump(t)
+		vendor.dump(t)
+		t.Fatalf("phase %s: %s %s", n.Phase, n.Code, n.Reason)
+	}
+	return n.ContractID
 }

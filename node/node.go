@@ -103,6 +103,9 @@ type Node struct {
 	unwritable atomic.Bool // the last attempt to write the store on our own account failed
 	agent      *a2a.Server
 
+	// outdated is who has said that this node's DID has a successor, "" when nobody has.
+	outdated atomic.Pointer[string]
+
 	// recovering: keys may be missing, since this is not a node that runs but one whose identity is being moved.
 	recovering bool
 
@@ -292,6 +295,9 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 	pair, err := tls.LoadX509KeyPair(Path(n.dir, n.cfg.TLS.Cert), Path(n.dir, n.cfg.TLS.Key))
 	if err != nil {
 		return usageError(fmt.Errorf("tls: %w", err))
+	}
+	if err := n.checkPublished(ctx); err != nil {
+		return err
 	}
 	public, err := listen(ctx, n.cfg.Listen)
 	if err != nil {

@@ -163,19 +163,53 @@ const publishedTimeout = 3 * time.Second
 // PublishedProof is the date of the proof of whatever document the DID's domain serves now, zero when none can be had. It says
 // nothing about whose document that is.
 func PublishedProof(ctx context.Context, dir string, id did.DID) time.Time {
-	doc, err := publishedDocument(ctx, dir, id)
+	cfg, err := LoadConfig(dir)
+	if err != nil {
+		return time.Time{}
+	}
+	doc, err := publishedDocument(ctx, cfg, dir, id)
 	if err != nil {
 		return time.Time{}
 	}
 	return doc.ProofCreated()
 }
 
-// publishedDocument fetches what the domain serves as the DID's document, and checks nothing of it but its form.
-func publishedDocument(ctx context.Context, dir string, id did.DID) (*did.Document, error) {
-	cfg, err := LoadConfig(dir)
+// checkPublished refuses to run on an identity that the own domain has a later word of: this folder is from before, and peers
+// have seen the later one, or somebody else has spoken. Mostly nobody serves the domain before the node does; then there is
+// nothing to compare with. What is not proved by a key of this identity's keeps nobody from starting.
+func (n *Node) checkPublished(ctx context.Context) error {
+	doc, err := publishedDocument(ctx, n.cfg, n.dir, n.self())
 	if err != nil {
-		return nil, err
+		return nil //nolint:nilerr // nobody serves it
 	}
+	if err := n.refresh(ctx); err != nil { // another process of this node may be what serves it
+		return err
+	}
+	own, now := n.id().agent, n.clock.Now()
+	if doc.ID() != own.ID() || doc.Hash() == own.Hash() || !doc.ProofCreated().After(own.ProofCreated()) {
+		return nil
+	}
+	if at := doc.ProofCreated(); at.After(now) {
+		now = at
+	}
+	if _, err := doc.Verify(now); err != nil {
+		if _, err := doc.VerifyRecovery(own, now); err != nil {
+			n.log.Warn("the own domain serves a document that no key of this identity has proved", "did", own.ID(), "err", err)
+			return nil
+		}
+	}
+	what := "a later version of this node's document, of " + stamp(doc.ProofCreated())
+	if doc.Deactivated() {
+		what = "this node's document as deactivated, in favour of " + doc.SuccessorDID().String()
+	}
+	return &httpapi.Error{
+		Kind: httpapi.KindUsage, Code: codeOutdated, Message: own.ID().DocumentURL() + " serves " + what,
+		Hint: "this folder is from before: restore did/, keys/ and the store from a later backup. If it was somebody else: `treaty rotate binding --recovery-key FILE --compromised`",
+	}
+}
+
+// publishedDocument fetches what the domain serves as the DID's document, and checks nothing of it but its form.
+func publishedDocument(ctx context.Context, cfg *Config, dir string, id did.DID) (*did.Document, error) {
 	guard, err := cfg.FetchConfig(dir)
 	if err != nil {
 		return nil, err

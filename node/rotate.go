@@ -31,6 +31,7 @@ const (
 	codeRotating = "ROTATION_UNDER_WAY"
 	codeRotated  = "ROTATION_CONFLICT"
 	codeTooOften = "TOO_MANY_MOVES"
+	codeOutdated = "IDENTITY_OUTDATED" // at the start: peers have seen a later document
 )
 
 // maxRetiring bounds the keys of one role that are in their grace at a time: documents are small.

@@ -127,7 +127,7 @@ func (v *Verifier) WriteError(w http.ResponseWriter, err error) {
 	case http.StatusConflict:
 		reply.Code, reply.Error, reply.Description = DIDSuperseded, "", ""
 		reply.Requested, reply.Current = e.Requested.String(), e.Current.String()
-		reply.Subject = e.Requested.StableSubject()
+		reply.Subject = strings.TrimPrefix(e.Requested.StableSubject(), "did:wba:") // as did.SupersededBody writes it
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h.Set("Retry-After", "30")
 	}

@@ -204,7 +204,7 @@ func TestWriteError(t *testing.T) {
 	e := refuse(DIDSuperseded, "", nil)
 	e.Requested, e.Current = parseDID(t, s.caller), parseDID(t, "did:web:next.example")
 	s.verifier.WriteError(w, e)
-	want := `{"code":"did_superseded","requestedDid":"` + s.caller + `","currentDid":"did:web:next.example","stableSubjectId":"` + e.Requested.StableSubject() + `"}`
+	want := `{"code":"did_superseded","requestedDid":"` + s.caller + `","currentDid":"did:web:next.example","stableSubjectId":"` + strings.TrimPrefix(e.Requested.StableSubject(), "did:wba:") + `"}`
 	if got := strings.TrimSpace(w.Body.String()); got != want {
 		t.Errorf("superseded\n%s\nwant\n%s", got, want)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/did/resolver"
 )
 
 var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -611,6 +612,9 @@ func TestErrorTable(t *testing.T) {
 		{&httpsig.Error{Code: httpsig.Unavailable}, TemporarilyUnavailable},
 		{fmt.Errorf("%w: %w", httpsig.ErrNonceQuota, &httpsig.Error{Code: httpsig.Unavailable}), RateLimited},
 		{&httpsig.Error{Code: httpsig.DIDSuperseded, Requested: requested, Current: current}, DIDSuperseded},
+		{fmt.Errorf("%w: %w", &httpsig.Error{Code: httpsig.InvalidDID}, &resolver.Error{Code: resolver.CodeSuccessorChanged}), DIDTransitionConflict},
+		{fmt.Errorf("%w: %w", &httpsig.Error{Code: httpsig.InvalidDID}, &resolver.Error{Code: resolver.CodeTransitionConflict}), DIDTransitionConflict},
+		{fmt.Errorf("%w: %w", &httpsig.Error{Code: httpsig.InvalidDID}, &resolver.Error{Code: resolver.CodeReactivated}), DIDTransitionInvalid},
 		{errors.New("x"), InternalError},
 		{fmt.Errorf("x: %w", Refuse(Forbidden, "no")), Forbidden},
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/did/resolver"
 )
 
 // Code is a number in a JSON-RPC error: JSON-RPC's own below zero, ANP's from 1000 (P1 section 10.3).
@@ -149,6 +150,14 @@ func asError(err error) *Error {
 	var sig *httpsig.Error
 	if errors.As(err, &sig) {
 		out := &Error{Code: Unauthorized, Reason: sig.Description, Details: map[string]string{"code": string(sig.Code)}, cause: err}
+		switch {
+		case errors.Is(err, resolver.CodeSuccessorChanged), errors.Is(err, resolver.CodeTransitionConflict):
+			out.Code = DIDTransitionConflict
+			return out
+		case errors.Is(err, resolver.CodeTransitionInvalid), errors.Is(err, resolver.CodeReactivated):
+			out.Code = DIDTransitionInvalid
+			return out
+		}
 		switch sig.Code {
 		case httpsig.ForbiddenDID:
 			out.Code = Forbidden
