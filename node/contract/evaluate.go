@@ -63,6 +63,9 @@ type Usage struct {
 	WindowCalls  int64 // of these, in the window of the contract's rate that now lies in
 	Rows         int64 // rows reserved before this call
 	MicroEpsilon int64 // millionths of epsilon reserved before this call
+
+	// Buyer is the DID that was verified to stand for the contract's buyer now, itself or its successor; "": only itself.
+	Buyer string
 }
 
 // Decision is Evaluate's answer. The zero Decision denies.
@@ -103,7 +106,7 @@ func (d Decision) String() string {
 // To the buyer a refusal names the contract, what it grants and the purpose of
 // record. Anybody else gets only its own words back.
 func Evaluate(req Request, schema *Schema, c *Contract, u Usage, now time.Time) Decision {
-	party := c != nil && c.ID == req.ContractID && req.Caller != "" && c.Parties.Buyer == req.Caller
+	party := c != nil && c.ID == req.ContractID && req.Caller != "" && (c.Parties.Buyer == req.Caller || u.Buyer == req.Caller)
 	ours := c
 	if !party {
 		ours = nil

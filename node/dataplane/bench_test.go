@@ -31,7 +31,7 @@ func BenchmarkDecide(b *testing.B) {
 	facts := facts{record: f.record(b, f.contract, f.vendor, "in_force"), found: true}
 	c := &call{s: f.svc, caller: f.buyer.caller(), req: f.input().Request(f.buyer.id()), facts: facts}
 	for b.Loop() {
-		c.v = f.svc.judge(c.facts, c.caller)
+		c.v, _ = f.svc.judge(b.Context(), c.facts, c.caller)
 		if _, d := c.decide(); !d.Allowed {
 			b.Fatal(d)
 		}

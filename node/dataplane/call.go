@@ -51,13 +51,15 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, nil, "the query has no canonical form"))
 	}
 	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		c.facts, err = readFacts(tx, c.req.ContractID)
+		c.facts, err = readFacts(tx, c.req.ContractID, caller.DID)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the contract: %w", err)
 	}
-	c.v = s.judge(c.facts, caller)
+	if c.v, err = s.judge(ctx, c.facts, caller); err != nil {
+		return nil, fmt.Errorf("verifying the contract: %w", err)
+	}
 	plan, d := c.decide()
 	if !d.Allowed {
 		return nil, c.refuse(ctx, d)
@@ -104,7 +106,7 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 func (c *call) decide() (*query.Plan, contract.Decision) {
 	s := c.s
 	schema := s.schemas[c.req.Dataset]
-	d := contract.Evaluate(c.req, schema, c.v.contract, s.usage(c.facts, c.v), s.opts.Now())
+	d := contract.Evaluate(c.req, schema, c.v.contract, s.usage(c.facts, c.v, c.req.Caller), s.opts.Now())
 	if !d.Allowed {
 		if c.v.note != "" {
 			d.Note = c.v.note
@@ -268,7 +270,7 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 // refuse records a refusal and returns it as an error. A refusal that cannot be recorded is a fault: either way the caller
 // gets no data. Of a caller that is not the contract's buyer only so many are recorded; the others have no receipt.
 func (c *call) refuse(ctx context.Context, d contract.Decision) error {
-	party := c.v != nil && c.v.contract != nil && c.v.contract.Parties.Buyer == c.req.Caller
+	party := c.v != nil && c.v.contract != nil && c.v.buyer
 	also := ""
 	if !party {
 		var record bool

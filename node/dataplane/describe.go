@@ -21,15 +21,18 @@ import (
 func (s *Service) Describe(ctx context.Context, caller httpsig.Caller, id string) (*datatools.ContractInfo, error) {
 	var f facts
 	err := s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		f, err = readFacts(tx, id)
+		f, err = readFacts(tx, id, caller.DID)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the contract: %w", err)
 	}
-	v := s.judge(f, caller)
+	v, err := s.judge(ctx, f, caller)
+	if err != nil {
+		return nil, fmt.Errorf("verifying the contract: %w", err)
+	}
 	c := v.contract
-	if c == nil || c.Parties.Buyer != caller.DID.String() {
+	if c == nil || !v.buyer {
 		return nil, &Refusal{Decision: contract.Refusal(contract.NoContract, nil, "you have no contract "+contract.Echo(id)+" here")}
 	}
 	info := &datatools.ContractInfo{
@@ -49,7 +52,7 @@ func (s *Service) describeTerms(info *datatools.ContractInfo, f facts, c *contra
 	}
 	if !c.Rate.IsZero() {
 		info.Rate = &c.Rate
-		info.CallsInWindow = s.usage(f, &verdict{contract: c}).WindowCalls
+		info.CallsInWindow = s.usage(f, &verdict{contract: c}, "").WindowCalls
 	}
 	for _, g := range c.ColumnGrants {
 		if s.opts.Ceiling.why(s.opts.Datasets[c.Dataset], c.Dataset, g.Column) == "" {
@@ -94,25 +97,38 @@ func (s *Service) columns(id string, names []string) []datatools.Column {
 
 // inForce are the contracts in force in which the caller buys.
 func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*contract.Contract, err error) {
+	var found []facts
 	err = s.opts.Store.View(ctx, func(tx store.Tx) error {
-		records, err := tx.ListContracts(store.ContractFilter{Role: "vendor", Peer: caller.DID.String(), State: store.InForce})
+		names, err := tx.Lineage(caller.DID.String()) // under which of them the records are; whether it is theirs is judged
 		if err != nil {
 			return err
 		}
-		for _, rec := range records {
-			f, err := readFacts(tx, rec.ID)
+		for _, name := range names {
+			records, err := tx.ListContracts(store.ContractFilter{Role: "vendor", Peer: name, State: store.InForce})
 			if err != nil {
 				return err
 			}
-			v := s.judge(f, caller)
-			if v.contract != nil && v.contract.Parties.Buyer == caller.DID.String() && s.state(f, v) == string(contract.InForce) {
-				mine = append(mine, v.contract)
+			for _, rec := range records {
+				f, err := readFacts(tx, rec.ID, caller.DID)
+				if err != nil {
+					return err
+				}
+				found = append(found, f)
 			}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading contracts: %w", err)
+	}
+	for _, f := range found {
+		v, err := s.judge(ctx, f, caller)
+		if err != nil {
+			return nil, fmt.Errorf("verifying a contract: %w", err)
+		}
+		if v.contract != nil && v.buyer && s.state(f, v) == string(contract.InForce) {
+			mine = append(mine, v.contract)
+		}
 	}
 	return mine, nil
 }

@@ -8,8 +8,9 @@
 //     and after a call was taken out of the contract's budget durably.
 //   - The store is trusted for freshness and not for grants. A contract counts only when its bytes have the recorded digest,
 //     the buyer's and the vendor's binding keys signed it, and the vendor's activation, made in time, is there. All of it is
-//     checked here against the caller's own verified document and this process's own copy of the vendor's. A verdict is
-//     remembered for exactly these bytes, documents and revocations.
+//     checked here against the caller's own verified document and this process's own copy of the vendor's. A party that has
+//     moved to another DID is followed in the documents, fetched and verified by this process: a succession in the store grants
+//     nothing, but one with a compromise takes away. A verdict is remembered for exactly these bytes, documents and revocations.
 //   - The operator's [Ceiling] stands above every contract, and nothing in the store can lift it.
 //   - Revocation and expiry are checked again in the transaction that records the signed receipt and the event, and only after
 //     it is durable does the first byte of a result leave.
@@ -49,13 +50,14 @@ type Store interface {
 	View(ctx context.Context, fn func(store.Tx) error) error
 }
 
-// Options of a Service. All fields but Ceiling, MaxRows, Log and Now are needed.
+// Options of a Service. All fields but Lines, Ceiling, MaxRows, Log and Now are needed.
 type Options struct {
 	Store    Store
 	Source   source.Source
 	Datasets dataset.Config
 	Signer   did.Signer      // the receipt key; its DID is the data plane's identity
 	Vendors  []*did.Document // whose contracts are served; verified copies of this process's own
+	Lines    Lines           // follows parties to their successors; nil: nobody moves
 	Ceiling  Ceiling
 	// NoiseSecret seeds the noise of contracts that want it; without one, nothing leaves under them. It must stay here: whoever
 	// has it can take the noise off.
@@ -64,6 +66,12 @@ type Options struct {
 	Slots       Slots
 	Log         *slog.Logger
 	Now         func() time.Time
+}
+
+// Lines verifies successions in the documents themselves. [succession.Service] is one.
+type Lines interface {
+	Follow(ctx context.Context, from did.DID) (*did.Line, error)
+	Stands(ctx context.Context, from, id did.DID) (*did.Line, error)
 }
 
 // Service decides about calls and answers them. It is safe for concurrent use.
