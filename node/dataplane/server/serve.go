@@ -30,6 +30,7 @@ import (
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
+	"github.com/treaty-node/treaty/node/succession"
 	"github.com/treaty-node/treaty/wellknown"
 )
 
@@ -101,11 +102,12 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 	if err := l.loadDatasets(ctx, db, engine, o); err != nil {
 		return err
 	}
-	service, err := l.service(db, engine, signer, secure, o)
+	documents := l.documents(db, secure)
+	service, err := l.service(db, engine, documents, signer, secure, o)
 	if err != nil {
 		return err
 	}
-	public, err := l.handler(db, service, secure, o)
+	public, err := l.handler(documents, service, secure, o)
 	if err != nil {
 		return err
 	}
@@ -202,12 +204,17 @@ func (c *Config) loadDatasets(ctx context.Context, db store.Store, engine Engine
 }
 
 // service composes the decisions.
-func (c *Config) service(db *sqlite.DB, engine Engine, signer did.Signer, secure *clock.Secure, o Options) (*dataplane.Service, error) {
+func (c *Config) service(db *sqlite.DB, engine Engine, documents *resolver.Resolver, signer did.Signer, secure *clock.Secure, o Options) (*dataplane.Service, error) {
 	noise, err := c.noiseSecret()
 	if err != nil {
 		return nil, err
 	}
+	follow := succession.Config{Walker: documents, Store: db, Now: secure.Now}
+	if c.Trust != nil {
+		follow.Accepts, follow.Admit = c.Trust.AcceptsSuccession, c.Trust.AdmitLine
+	}
 	service, err := dataplane.New(dataplane.Options{
+		Lines: succession.New(follow),
 		Store: db, Source: engine, Datasets: c.Sets, Signer: signer, Vendors: c.vendors, Ceiling: c.Ceiling,
 		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now, NoiseSecret: noise,
 		Slots: dataplane.Slots{Concurrent: c.Limits.Concurrent, PerBuyer: c.Limits.PerBuyer, Wait: c.Limits.queryTime()},
@@ -218,18 +225,27 @@ func (c *Config) service(db *sqlite.DB, engine Engine, signer did.Signer, secure
 	return service, nil
 }
 
-// handler composes what is public: resolver, request verification, the endpoint.
-func (c *Config) handler(db *sqlite.DB, service *dataplane.Service, secure *clock.Secure, o Options) (*dataplane.Handler, error) {
-	admit := func(did.DID) error { return nil }
-	if c.Trust != nil {
-		admit = c.Trust.Admit
+// admit says whose documents and calls are looked at. Who claims to follow somebody that is looked at is looked at too: without a
+// contract that it can have, it gets nothing.
+func (c *Config) admit(id did.DID) error {
+	if c.Trust == nil {
+		return nil
 	}
+	return c.Trust.AdmitClaim(id)
+}
+
+// documents makes the resolver of everybody's documents.
+func (c *Config) documents(db *sqlite.DB, secure *clock.Secure) *resolver.Resolver {
 	client := fetch.NewClient(fetch.Config{Hosts: c.Hosts, RootCAs: c.roots, MaxRedirects: maxRedirects})
 	client.Transport = newFetching(client.Transport, db, secure.Now)
-	documents := resolver.New(resolver.Options{Client: client, Pins: db, Admit: admit, Now: secure.Now})
+	return resolver.New(resolver.Options{Client: client, Pins: db, Admit: c.admit, Now: secure.Now})
+}
+
+// handler composes what is public: request verification, the endpoint.
+func (c *Config) handler(documents *resolver.Resolver, service *dataplane.Service, secure *clock.Secure, o Options) (*dataplane.Handler, error) {
 	verifier, err := httpsig.NewVerifier(httpsig.Options{
-		Origins: []string{c.origin}, Resolver: documents, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
-		Now: secure.Now, NotBefore: secure.Now(), Admit: admit, MaxBody: maxRequest,
+		Origins: []string{c.origin}, Resolver: succession.Callers{Resolver: documents}, Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{}),
+		Now: secure.Now, NotBefore: secure.Now(), Admit: c.admit, MaxBody: maxRequest,
 	})
 	if err != nil {
 		return nil, err

@@ -87,6 +87,9 @@ type Policy struct {
 	// ContractProfiles are the kinds of DID that may contract; empty means e1 and
 	// k1. ProfilePath never may: nothing binds such a DID to a key.
 	ContractProfiles []did.Profile `json:"contract_profiles,omitempty" yaml:"contract_profiles,omitempty"`
+	// Succession is the least assurance with which a counterparty's move to another DID is followed: recovery_verified, which
+	// is also what empty means, or verified.
+	Succession did.Assurance `json:"succession,omitempty" yaml:"succession,omitempty"`
 }
 
 // Validate reports a policy that says something it cannot mean.
@@ -98,6 +101,9 @@ func (p Policy) Validate() error {
 	}
 	if slices.Contains(p.Allow, Pattern{}) || slices.Contains(p.Deny, Pattern{}) {
 		return errors.New("trust: an empty pattern")
+	}
+	if err := p.checkSuccession(); err != nil {
+		return err
 	}
 	for _, m := range p.Methods {
 		if m != "wba" && m != "web" {
