@@ -188,6 +188,14 @@ type catalogue struct {
 
 func (c *catalogue) Decide(_ context.Context, ask negotiation.Ask, now time.Time) (policy.Outcome, error) {
 	c.w.vendor.decisions++
+	return c.policy.Decide(ask.Scope, c.terms(ask, now), ask.Offers), nil
+}
+
+func (c *catalogue) Narrow(ask negotiation.Ask, draft contract.Scope, now time.Time) policy.Outcome {
+	return c.policy.Narrow(ask.Scope, draft, c.terms(ask, now))
+}
+
+func (c *catalogue) terms(ask negotiation.Ask, now time.Time) policy.Terms {
 	t := policy.Terms{
 		Classes:   map[string]string{"region": "public", "order_value": "business", "order_date": "public", "customer_email": "pii"},
 		DataPlane: contract.DataPlane{DID: "did:wba:data.vendor.test", URL: "https://data.vendor.test/mcp"}, Now: now,
@@ -195,7 +203,7 @@ func (c *catalogue) Decide(_ context.Context, ask negotiation.Ask, now time.Time
 	if ask.Scope.Dataset == "orders" {
 		t.Schema = c.schema
 	}
-	return c.policy.Decide(ask.Scope, t, ask.Offers), nil
+	return t
 }
 
 func newWorld(tb testing.TB) *world { return newWorldIn(tb, tb.TempDir()) }
@@ -249,8 +257,11 @@ func (p *party) keys() negotiation.Keys {
 }
 
 // serve makes a new service over the party's store, as a restart does.
-func (w *world) serve(p *party) {
-	p.svc = negotiation.New(negotiation.Config{
+func (w *world) serve(p *party) { p.svc = w.another(p) }
+
+// another is one more service over the party's store.
+func (w *world) another(p *party) *negotiation.Service {
+	return negotiation.New(negotiation.Config{
 		Keys:  p.keys,
 		Store: p.store, Resolver: resolverOf{w, p}, Lines: w.lines(p),
 		Contracts: func(id did.DID) error {
@@ -309,6 +320,9 @@ func (r *route) Send(ctx context.Context, _, _, _ string, raw []byte) (negotiati
 		res, err := r.to.svc.Receive(ctx, r.from.id, raw)
 		if err != nil {
 			return nil, carried(err)
+		}
+		if res.Phase == negotiation.PhaseDeciding && res.Reply == nil {
+			return nil, r.to.svc.Conclude(ctx, res.ContextID)
 		}
 		return res.Reply, nil
 	}
