@@ -22,16 +22,22 @@ func (n *Node) extendedCard(ctx context.Context, caller did.DID) ([]byte, error)
 	id := n.id()
 	spec := id.described.card
 	err := n.db.View(ctx, func(tx store.Tx) error {
-		held, err := tx.ListContracts(store.ContractFilter{Peer: caller.String(), State: store.InForce, Limit: maxContractSkills})
+		line, err := tx.Lineage(caller.String()) // contracts stay where they were signed when a company moves
 		if err != nil {
 			return err
 		}
-		for _, r := range held {
-			c, err := contract.Parse(r.Bytes)
+		for _, peer := range line {
+			held, err := tx.ListContracts(store.ContractFilter{Peer: peer, State: store.InForce, Limit: maxContractSkills})
 			if err != nil {
-				return fmt.Errorf("contract %s: %w", r.ID, err)
+				return err
 			}
-			spec.MoreSkills = append(spec.MoreSkills, contractSkill(c))
+			for _, r := range held[:min(len(held), maxContractSkills-len(spec.MoreSkills))] {
+				c, err := contract.Parse(r.Bytes)
+				if err != nil {
+					return fmt.Errorf("contract %s: %w", r.ID, err)
+				}
+				spec.MoreSkills = append(spec.MoreSkills, contractSkill(c))
+			}
 		}
 		return nil
 	})

@@ -415,6 +415,11 @@ func (n *Node) forget(ctx context.Context) error {
 // resume goes on with every negotiation that this buyer had not concluded.
 func (n *Node) resume(ctx context.Context) error {
 	ids, err := n.nego.Unfinished(ctx)
+	if err != nil && ctx.Err() == nil {
+		// A conversation that cannot be read must not keep the others, and every contract, from going on.
+		n.log.Error("negotiations that cannot be taken up again", "err", err)
+		err = nil
+	}
 	for _, id := range ids {
 		n.drive(id)
 	}

@@ -89,9 +89,10 @@ func (p Pattern) allows(id did.DID) bool {
 	return p.coversAllowed(domainOf(id))
 }
 
+// denies takes two DIDs with one document for the same subject: did:wba and did:web of one path are.
 func (p Pattern) denies(id did.DID) bool {
 	if !p.id.IsZero() {
-		return p.id == id
+		return p.id == id || p.id.DocumentURL() == id.DocumentURL()
 	}
 	return p.coversDenied(domainOf(id))
 }
