@@ -26,7 +26,7 @@ type DocumentSpec struct {
 	Binding MethodSpec
 	// Signing are further signing keys, such as a service's. Role "signing".
 	Signing []MethodSpec
-	// KeyAgreement keys are X25519. Role "kex".
+	// KeyAgreement keys are X25519 or X-Wing. Role "kex".
 	KeyAgreement []MethodSpec
 	// Human are keys in humanAuthorization only. Role "human".
 	Human []MethodSpec
@@ -123,7 +123,7 @@ func (b *builder) add(specs []MethodSpec, role string, rels ...Relationship) {
 		if b.err != nil {
 			return
 		}
-		if m.Key.IsZero() || (m.Key.Type() == X25519) != (role == "kex") {
+		if m.Key.IsZero() || m.Key.Type().Agreement() != (role == "kex") {
 			b.err = fmt.Errorf("%w: %q for role %s", ErrKeyType, m.Key.Type(), role)
 			return
 		}
@@ -140,7 +140,8 @@ func (b *builder) add(specs []MethodSpec, role string, rels ...Relationship) {
 }
 
 // method adds a verification method: Multikey, except where ANP names another type (ANP-03 section 2.5 for
-// X25519, appendix A.4 for secp256k1).
+// X25519, appendix A.4 for secp256k1). An X-Wing key, which has no multicodec, is a JsonWebKey of key type AKP:
+// whoever does not know that type passes it over, and takes the X25519 key beside it.
 func (b *builder) method(id string, m MethodSpec) {
 	vm := map[string]any{"id": id, "controller": b.spec.ID}
 	switch m.Key.Type() {
@@ -148,6 +149,8 @@ func (b *builder) method(id string, m MethodSpec) {
 		vm["type"], vm["publicKeyMultibase"] = TypeX25519v2019, m.Key.Multibase()
 	case Secp256k1:
 		vm["type"], vm["publicKeyJwk"] = TypeSecp256k1, m.Key.JWK()
+	case XWing:
+		vm["type"], vm["publicKeyJwk"] = TypeJSONWebKeyV1, m.Key.JWK()
 	case Ed25519, P256:
 		vm["type"], vm["publicKeyMultibase"] = TypeMultikey, m.Key.Multibase()
 	}
@@ -166,6 +169,9 @@ func (b *builder) contexts() []any {
 	contexts := []any{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/data-integrity/v2", "https://w3id.org/security/multikey/v1"}
 	if b.types[TypeX25519v2019] {
 		contexts = append(contexts, "https://w3id.org/security/suites/x25519-2019/v1")
+	}
+	if b.types[TypeJSONWebKeyV1] {
+		contexts = append(contexts, "https://w3id.org/security/jwk/v1")
 	}
 	if b.types[TypeSecp256k1] {
 		contexts = append(contexts, "https://w3id.org/security/suites/secp256k1-2019/v1")

@@ -61,6 +61,7 @@ func multicodecOf(t KeyType) []byte {
 		code = codecP256
 	case X25519:
 		code = codecX25519
+	case XWing: // none is registered
 	}
 	return binary.AppendUvarint(nil, code)
 }
@@ -77,13 +78,19 @@ func parseMultikey(b []byte) (typ KeyType, key []byte, ok bool) {
 }
 
 // JWK is a public key as JSON Web Key (RFC 7517, RFC 8037, RFC 8812). It has the members that RFC 7638 requires
-// for the thumbprint and no others.
+// for the thumbprint and no others. An X-Wing key is of key type AKP, whose members are alg and pub: the type that JOSE
+// has for keys of post-quantum algorithms.
 type JWK struct {
-	KeyType string `json:"kty"`
-	Curve   string `json:"crv"`
-	X       string `json:"x"`
-	Y       string `json:"y,omitempty"`
+	KeyType   string `json:"kty"`
+	Curve     string `json:"crv,omitempty"`
+	X         string `json:"x,omitempty"`
+	Y         string `json:"y,omitempty"`
+	Algorithm string `json:"alg,omitempty"` // of AKP only
+	Public    string `json:"pub,omitempty"` // of AKP only
 }
+
+// jwkAKP is the key type of X-Wing keys.
+const jwkAKP = "AKP"
 
 // JWK returns the key as JWK, zero for the zero value.
 func (k PublicKey) JWK() JWK {
@@ -92,6 +99,8 @@ func (k PublicKey) JWK() JWK {
 	switch k.typ {
 	case Ed25519, X25519:
 		return JWK{KeyType: "OKP", Curve: string(k.typ), X: b64.EncodeToString(k.raw)}
+	case XWing:
+		return JWK{KeyType: jwkAKP, Algorithm: string(k.typ), Public: b64.EncodeToString(k.raw)}
 	case Secp256k1:
 		point = k.k1.SerializeUncompressed()
 	case P256:
@@ -106,6 +115,9 @@ func (k PublicKey) JWK() JWK {
 // PublicKey returns the key that the JWK describes. Coordinates are of full length (RFC 7518 section 6.2.1.2)
 // in canonical base64url.
 func (j JWK) PublicKey() (PublicKey, error) {
+	if j.KeyType == jwkAKP {
+		return j.akp()
+	}
 	x, err := decodeB64(j.X)
 	if err != nil || len(x) != 32 {
 		return PublicKey{}, fmt.Errorf("%w: JWK member x", ErrKey)
@@ -127,8 +139,25 @@ func (j JWK) PublicKey() (PublicKey, error) {
 	}
 }
 
+func (j JWK) akp() (PublicKey, error) {
+	if j.Algorithm != string(XWing) {
+		return PublicKey{}, fmt.Errorf("%w: JWK of another algorithm", ErrKeyType)
+	}
+	if len(j.Public) != b64.EncodedLen(XWingSize) || j.Curve != "" || j.X != "" || j.Y != "" {
+		return PublicKey{}, fmt.Errorf("%w: JWK with algorithm %s", ErrKey, XWing)
+	}
+	pub, err := decodeB64(j.Public)
+	if err != nil {
+		return PublicKey{}, fmt.Errorf("%w: JWK member pub", ErrKey)
+	}
+	return NewPublicKey(XWing, pub)
+}
+
 // required is the input of the thumbprint (RFC 7638 section 3.1). No value needs escaping.
 func (j JWK) required() []byte {
+	if j.KeyType == jwkAKP {
+		return []byte(`{"alg":"` + j.Algorithm + `","kty":"` + j.KeyType + `","pub":"` + j.Public + `"}`)
+	}
 	s := `{"crv":"` + j.Curve + `","kty":"` + j.KeyType + `","x":"` + j.X + `"`
 	if j.Y != "" {
 		s += `,"y":"` + j.Y + `"`

@@ -157,7 +157,7 @@ func verifyInput(alg string, input, signature []byte, key PublicKey) error {
 		public = ed25519.PublicKey(key.raw)
 	case P256:
 		public = key.p256
-	case Secp256k1, X25519:
+	case Secp256k1, X25519, XWing:
 		return key.Verify(input, signature)
 	}
 	v, err := jws.NewVerifier(jwa.SignatureAlgorithm(alg))

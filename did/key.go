@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/mlkem"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -25,20 +26,27 @@ const (
 	Secp256k1 KeyType = "secp256k1"
 	P256      KeyType = "P-256"
 	X25519    KeyType = "X25519"
+	XWing     KeyType = "X-Wing" // ML-KEM-768 and X25519 together; draft-connolly-cfrg-xwing-kem
 )
+
+// XWingSize is the size of an X-Wing public key in bytes: an ML-KEM-768 encapsulation key (FIPS 203), then an X25519 key.
+const XWingSize = mlkem.EncapsulationKeySize768 + 32
+
+// Agreement reports whether keys of the type agree on secrets, and cannot sign.
+func (t KeyType) Agreement() bool { return t == X25519 || t == XWing }
 
 // PublicKey is a validated public key. The zero value is no key: it has no type and verifies nothing.
 type PublicKey struct {
 	typ KeyType
-	// raw is never modified: 32 bytes for Ed25519 and X25519, the compressed point (SEC 1 section 2.3.3, 33
-	// bytes) for the others.
+	// raw is never modified: 32 bytes for Ed25519 and X25519, XWingSize for X-Wing, the compressed point (SEC 1
+	// section 2.3.3, 33 bytes) for the others.
 	raw  []byte
 	k1   *secp256k1.PublicKey
 	p256 *ecdsa.PublicKey
 }
 
-// NewPublicKey checks and wraps a public key: 32 bytes for Ed25519 (RFC 8032) and X25519 (RFC 7748), a
-// compressed or uncompressed point for secp256k1 and P-256. It refuses encodings that are not canonical, points
+// NewPublicKey checks and wraps a public key: 32 bytes for Ed25519 (RFC 8032) and X25519 (RFC 7748), [XWingSize] for
+// X-Wing, a compressed or uncompressed point for secp256k1 and P-256. It refuses encodings that are not canonical, points
 // that are not on the curve and points of small order. The bytes are copied.
 func NewPublicKey(typ KeyType, key []byte) (PublicKey, error) {
 	k := PublicKey{typ: typ}
@@ -50,6 +58,11 @@ func NewPublicKey(typ KeyType, key []byte) (PublicKey, error) {
 		k.raw = append(k.raw, key...)
 	case X25519:
 		if err := checkX25519(key); err != nil {
+			return PublicKey{}, err
+		}
+		k.raw = append(k.raw, key...)
+	case XWing:
+		if err := checkXWing(key); err != nil {
 			return PublicKey{}, err
 		}
 		k.raw = append(k.raw, key...)
@@ -117,7 +130,7 @@ func (k PublicKey) Type() KeyType { return k.typ }
 // IsZero reports whether k is the zero value.
 func (k PublicKey) IsZero() bool { return k.typ == "" }
 
-// Bytes returns a copy of the key: 32 bytes for Ed25519 and X25519, the compressed point for the others.
+// Bytes returns a copy of the key: 32 bytes for Ed25519 and X25519, [XWingSize] for X-Wing, the compressed point for the others.
 func (k PublicKey) Bytes() []byte { return append([]byte(nil), k.raw...) }
 
 // Equal reports whether both are the same key of the same type. Two zero values are not equal.
@@ -125,7 +138,7 @@ func (k PublicKey) Equal(other PublicKey) bool {
 	return !k.IsZero() && k.typ == other.typ && subtle.ConstantTimeCompare(k.raw, other.raw) == 1
 }
 
-// Algorithm returns the JOSE name of the signature algorithm: EdDSA, ES256K or ES256; "" for X25519.
+// Algorithm returns the JOSE name of the signature algorithm: EdDSA, ES256K or ES256; "" for X25519 and X-Wing.
 func (k PublicKey) Algorithm() string {
 	switch k.typ {
 	case Ed25519:
@@ -134,7 +147,7 @@ func (k PublicKey) Algorithm() string {
 		return "ES256K"
 	case P256:
 		return "ES256"
-	case X25519:
+	case X25519, XWing:
 	}
 	return ""
 }
@@ -169,7 +182,7 @@ func (k PublicKey) verify(msg, sig []byte) bool {
 		digest := sha256.Sum256(msg)
 		r, s := new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:])
 		return ecdsa.Verify(k.p256, digest[:], r, s)
-	case X25519:
+	case X25519, XWing:
 	}
 	return false
 }
@@ -183,9 +196,10 @@ func (k PublicKey) Thumbprint() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Multibase returns the Multikey form: "z", base58btc of multicodec prefix and key. "" for the zero value.
+// Multibase returns the Multikey form: "z", base58btc of multicodec prefix and key. "" for the zero value, and for X-Wing,
+// which has no registered code.
 func (k PublicKey) Multibase() string {
-	if k.IsZero() {
+	if k.IsZero() || k.typ == XWing {
 		return ""
 	}
 	return encodeMultibase(append(multicodecOf(k.typ), k.raw...))

@@ -13,15 +13,15 @@ import (
 
 // Verification method types that this package reads.
 const (
-	TypeMultikey      = "Multikey"
-	TypeJSONWebKey    = "JsonWebKey2020"
-	TypeEd25519v2018  = "Ed25519VerificationKey2018"
-	TypeEd25519v2020  = "Ed25519VerificationKey2020"
-	TypeSecp256k1     = "EcdsaSecp256k1VerificationKey2019"
-	TypeSecp256r1     = "EcdsaSecp256r1VerificationKey2019"
-	TypeX25519v2019   = "X25519KeyAgreementKey2019"
-	TypeX25519v2020   = "X25519KeyAgreementKey2020"
-	typeJSONWebKeyNew = "JsonWebKey" // the name in the Controlled Identifiers recommendation
+	TypeMultikey     = "Multikey"
+	TypeJSONWebKey   = "JsonWebKey2020"
+	TypeEd25519v2018 = "Ed25519VerificationKey2018"
+	TypeEd25519v2020 = "Ed25519VerificationKey2020"
+	TypeSecp256k1    = "EcdsaSecp256k1VerificationKey2019"
+	TypeSecp256r1    = "EcdsaSecp256r1VerificationKey2019"
+	TypeX25519v2019  = "X25519KeyAgreementKey2019"
+	TypeX25519v2020  = "X25519KeyAgreementKey2020"
+	TypeJSONWebKeyV1 = "JsonWebKey" // the name in the Controlled Identifiers recommendation; what X-Wing keys are published as
 )
 
 // VerificationMethod is a key in a document.
@@ -98,7 +98,7 @@ func (j *methodJSON) key() (PublicKey, error) {
 	switch j.Type {
 	case TypeMultikey:
 		return j.multikey("")
-	case TypeJSONWebKey, typeJSONWebKeyNew:
+	case TypeJSONWebKey, TypeJSONWebKeyV1:
 		return j.jwk("")
 	case TypeEd25519v2018, TypeEd25519v2020:
 		return j.any(Ed25519)
@@ -168,9 +168,10 @@ func rawSize(t KeyType) int {
 func (j *methodJSON) jwk(want KeyType) (PublicKey, error) {
 	var jwk struct {
 		JWK
-		D   *string `json:"d"` // private
-		K   *string `json:"k"` // symmetric
-		Use string  `json:"use"`
+		D    *string `json:"d"`    // private
+		Priv *string `json:"priv"` // private, of AKP
+		K    *string `json:"k"`    // symmetric
+		Use  string  `json:"use"`
 	}
 	if len(j.JWK) == 0 {
 		return PublicKey{}, fmt.Errorf("%w: no publicKeyJwk", ErrKey)
@@ -178,13 +179,18 @@ func (j *methodJSON) jwk(want KeyType) (PublicKey, error) {
 	if err := canon.UnmarshalOpen(j.JWK, &jwk, documentLimits); err != nil {
 		return PublicKey{}, fmt.Errorf("%w: publicKeyJwk: %w", ErrKey, err)
 	}
-	if jwk.D != nil || jwk.K != nil {
+	if jwk.D != nil || jwk.Priv != nil || jwk.K != nil {
 		return PublicKey{}, fmt.Errorf("%w: secret in publicKeyJwk", ErrKey)
 	}
 	typ := KeyType(jwk.Curve)
+	if jwk.KeyType == jwkAKP {
+		typ = KeyType(jwk.JWK.Algorithm)
+	} else {
+		jwk.JWK.Algorithm, jwk.JWK.Public = "", "" // other keys have it too, for information
+	}
 	if want == "" {
 		switch typ {
-		case Ed25519, X25519, Secp256k1, P256:
+		case Ed25519, X25519, Secp256k1, P256, XWing:
 		default:
 			return PublicKey{}, nil // a kind of key unknown here
 		}

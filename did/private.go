@@ -17,12 +17,13 @@ import (
 	"io"
 	"math/big"
 
+	"github.com/cloudflare/circl/kem/xwing"
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 	k1ecdsa "github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 )
 
 // SeedSize is the size of the secret of every key type, in bytes: the Ed25519 seed (RFC 8032 section 5.1.5),
-// the X25519 scalar (RFC 7748), the ECDSA scalar in big-endian.
+// the X25519 scalar (RFC 7748), the X-Wing decapsulation key, the ECDSA scalar in big-endian.
 const SeedSize = 32
 
 // PrivateKey is a private key. Formatting, logging or encoding it, by itself or inside of something else, shows
@@ -76,6 +77,10 @@ func NewPrivateKey(typ KeyType, seed []byte) (PrivateKey, error) {
 			return PrivateKey{}, fmt.Errorf("%w: X25519 scalar", ErrKey)
 		}
 		public = k.PublicKey().Bytes()
+	case XWing:
+		_, pub := xwing.DeriveKeyPair(seed)
+		public = make([]byte, xwing.PublicKeySize)
+		pub.Pack(public)
 	case Secp256k1:
 		var scalar secp256k1.ModNScalar
 		if overflow := scalar.SetByteSlice(seed); overflow || scalar.IsZero() {
@@ -169,7 +174,7 @@ func (k PrivateKey) sign(message []byte) ([]byte, error) {
 		rs.R.FillBytes(out[:32])
 		rs.S.FillBytes(out[32:])
 		return out, nil
-	case X25519:
+	case X25519, XWing:
 	}
 	return nil, fmt.Errorf("%w: %q cannot sign", ErrKeyType, k.Public().typ)
 }

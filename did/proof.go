@@ -26,7 +26,7 @@ func suiteOf(k PublicKey) (string, error) {
 		return suiteEdDSA, nil
 	case Secp256k1:
 		return suiteK1, nil
-	case P256, X25519:
+	case P256, X25519, XWing:
 	}
 	return "", fmt.Errorf("%w: no proofs with %q", ErrKeyType, k.Type())
 }

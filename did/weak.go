@@ -3,6 +3,7 @@
 package did
 
 import (
+	"crypto/mlkem"
 	"encoding/hex"
 	"fmt"
 	"math/big"
@@ -80,6 +81,18 @@ func checkEd25519(key []byte) error {
 		return fmt.Errorf("%w: Ed25519 key not on the curve", ErrKey)
 	}
 	return nil
+}
+
+// checkXWing accepts an ML-KEM-768 encapsulation key that passes the checks of FIPS 203 section 7.2, followed by an X25519
+// key that checkX25519 accepts. X-Wing itself leaves the second open.
+func checkXWing(key []byte) error {
+	if len(key) != XWingSize {
+		return fmt.Errorf("%w: X-Wing key of %d bytes", ErrKey, len(key))
+	}
+	if _, err := mlkem.NewEncapsulationKey768(key[:mlkem.EncapsulationKeySize768]); err != nil {
+		return fmt.Errorf("%w: X-Wing key not canonical", ErrWeakKey)
+	}
+	return checkX25519(key[mlkem.EncapsulationKeySize768:])
 }
 
 // checkX25519 accepts canonical u-coordinates that are not of small order. Every other coordinate is a valid

@@ -22,13 +22,18 @@
 //   - It does not authenticate the sender: in Base mode anybody can seal to a
 //     public key. The signature around a sealed payload does that.
 //   - It gives no forward secrecy by itself: whoever learns the recipient's
-//     private key opens everything that was ever sealed to it.
+//     private key opens everything that was ever sealed to it. Sealing to a key
+//     made for one conversation and destroyed after it does ([SessionKeyID]).
+//   - X-Wing protects what is confidential against a later quantum computer.
+//     Who signed a message rests on classical signatures alone.
 //   - It does not hide the length of the plaintext.
 //   - It keeps no nonce and no state: every [Seal] encapsulates anew.
 //
 // # The profile
 //
-// The one suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305
-// (RFC 9180 section 7: 0x0020, 0x0001, 0x0003), used single-shot (section 6.1).
-// info is [Context.Info]. The folder testdata holds vectors of the profile.
+// The suite that everybody must have is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
+// ChaCha20-Poly1305 (RFC 9180 section 7: 0x0020, 0x0001, 0x0003). The preferred
+// one has X-Wing as KEM (draft-connolly-cfrg-xwing-kem, in IANA's registry of
+// HPKE KEMs as 0x647a; keys of 1216 bytes, encapsulations of 1120). Both are used
+// single-shot (section 6.1). info is [Context.Info]. The folder testdata holds vectors of the profile.
 package hpke

@@ -4,6 +4,7 @@ package hpke
 
 import (
 	"context"
+	"crypto/mlkem"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
@@ -21,8 +22,13 @@ import (
 // Suite names a KEM, a KDF and an AEAD (RFC 9180 section 7).
 type Suite string
 
-// SuiteX25519 must be supported by every party.
-const SuiteX25519 Suite = "DHKEM-X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305"
+const (
+	// SuiteX25519 must be supported by every party.
+	SuiteX25519 Suite = "DHKEM-X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305"
+	// SuiteXWing keeps its secrets also from somebody who records today and has a quantum computer later, for as long as
+	// either X25519 or ML-KEM-768 holds.
+	SuiteXWing Suite = "X-Wing/HKDF-SHA256/ChaCha20Poly1305"
+)
 
 // Sizes in bytes.
 const (
@@ -31,7 +37,7 @@ const (
 	// Overhead is what sealing adds to the ciphertext: the AEAD tag.
 	Overhead = 16
 
-	encSize = 32 // Nenc of DHKEM(X25519, HKDF-SHA256)
+	mlkemEncSize = mlkem.CiphertextSize768 // the first part of an X-Wing encapsulation; an X25519 key follows
 )
 
 // Reasons to branch on. Errors of this package wrap exactly one of them.
@@ -111,21 +117,47 @@ func keyOf(id did.DID, kid string) bool {
 // KeyType returns the type of key the suite seals to, or "" for a suite that
 // is not supported.
 func (s Suite) KeyType() did.KeyType {
-	if s == SuiteX25519 {
+	switch s {
+	case SuiteX25519:
 		return did.X25519
+	case SuiteXWing:
+		return did.XWing
 	}
 	return ""
 }
 
 // Suites returns the supported suites, best first.
-func Suites() []Suite { return []Suite{SuiteX25519} }
+func Suites() []Suite { return []Suite{SuiteXWing, SuiteX25519} }
+
+// kemOf returns the KEM of keys of a type.
+func kemOf(typ did.KeyType) (circl.KEM, bool) {
+	switch typ {
+	case did.X25519:
+		return circl.KEM_X25519_HKDF_SHA256, true
+	case did.XWing:
+		return circl.KEM_XWING, true
+	case did.Ed25519, did.Secp256k1, did.P256:
+	}
+	return 0, false
+}
 
 func (s Suite) algorithms() (circl.Suite, kem.Scheme, error) {
-	if s != SuiteX25519 {
+	k, ok := kemOf(s.KeyType())
+	if !ok {
 		return circl.Suite{}, nil, fmt.Errorf("%w: %q", ErrSuite, clip(string(s)))
 	}
-	return circl.NewSuite(circl.KEM_X25519_HKDF_SHA256, circl.KDF_HKDF_SHA256, circl.AEAD_ChaCha20Poly1305),
-		circl.KEM_X25519_HKDF_SHA256.Scheme(), nil
+	return circl.NewSuite(k, circl.KDF_HKDF_SHA256, circl.AEAD_ChaCha20Poly1305), k.Scheme(), nil
+}
+
+// encSize is Nenc of the suite's KEM, 0 for a suite that is not supported.
+func (s Suite) encSize() int {
+	switch s {
+	case SuiteX25519:
+		return 32
+	case SuiteXWing:
+		return mlkemEncSize + 32
+	}
+	return 0
 }
 
 // Seal seals plaintext to recipient, the public key that c.RecipientKID names.
@@ -213,8 +245,8 @@ func NewKeyring(keys map[string]did.PrivateKey) *Keyring {
 	r := &Keyring{keys: make(map[string]ringKey, len(keys))}
 	for kid, k := range keys {
 		entry := ringKey{typ: k.Public().Type()}
-		if entry.typ == did.X25519 {
-			if sk, err := circl.KEM_X25519_HKDF_SHA256.Scheme().UnmarshalBinaryPrivateKey(k.Seed()); err == nil {
+		if alg, ok := kemOf(entry.typ); ok {
+			if sk, err := alg.Scheme().UnmarshalBinaryPrivateKey(k.Seed()); err == nil {
 				// The library computes the public half on first use, without
 				// a lock; done here, concurrent opens only read it.
 				sk.Public()
@@ -274,7 +306,11 @@ func newOpener(suite Suite, key kem.PrivateKey, enc, info []byte) (circl.Opener,
 	// RFC 9180 section 7.1.4 wants an all-zero shared secret refused. Low
 	// order is refused here already, and so are the non-canonical encodings
 	// that X25519 itself would reduce: an encapsulated key has one encoding.
-	if _, err := did.NewPublicKey(did.X25519, enc); err != nil {
+	// The X25519 half of an X-Wing encapsulation is held to the same.
+	if len(enc) != suite.encSize() {
+		return nil, ErrOpen
+	}
+	if _, err := did.NewPublicKey(did.X25519, enc[len(enc)-32:]); err != nil {
 		return nil, fmt.Errorf("%w: encapsulated key", ErrKey)
 	}
 	receiver, err := algs.NewReceiver(key, info)
@@ -305,7 +341,7 @@ func (s Sealed) decode(suite Suite, recipientKID string) (enc, ct []byte, err er
 	if len(s.Ciphertext) > base64.RawURLEncoding.EncodedLen(MaxPlaintext+Overhead) {
 		return nil, nil, fmt.Errorf("%w: ciphertext of %d characters", ErrTooLarge, len(s.Ciphertext))
 	}
-	if len(s.Enc) != base64.RawURLEncoding.EncodedLen(encSize) {
+	if len(s.Enc) != base64.RawURLEncoding.EncodedLen(suite.encSize()) {
 		return nil, nil, fmt.Errorf("%w: enc", ErrEncoding)
 	}
 	if enc, err = decodeBase64(s.Enc); err != nil {

@@ -53,3 +53,9 @@ func NamedKey(doc *did.Document, kid string, suite Suite, at time.Time) (did.Pub
 	}
 	return key, nil
 }
+
+// SessionKeyID is the key id that an envelope names when it is sealed to a session key of owner: a key that was made for one
+// conversation, stands in its signed rounds and in no document. It follows from the key, and from whose it is.
+func SessionKeyID(owner did.DID, key did.PublicKey) string {
+	return did.KeyID(owner, "session", key)
+}

@@ -18,10 +18,21 @@ const AgreementType = "TreatyAgreement"
 type Party struct {
 	DID             did.DID `json:"did"`
 	SigningKID      string  `json:"signingKid"`      // signs its envelopes
-	KeyAgreementKID string  `json:"keyAgreementKid"` // payloads to it are sealed to this key
-	// SessionKey is where a fresh key will stand when session keys other than
-	// "none" are agreed; it is absent today.
+	KeyAgreementKID string  `json:"keyAgreementKid"` // key of its document for the suite; payloads to it are sealed to this key
+	// SessionKey is the key that payloads to it are sealed to instead, in
+	// base64url, where session keys were agreed. It is of the type that the
+	// agreed suite seals to.
 	SessionKey string `json:"sessionKey,omitempty"`
+}
+
+// Session returns the party's session key, or false if there is none, or none
+// that the agreed suite can seal to.
+func (a Agreement) Session(p Party) (did.PublicKey, bool) {
+	if p.SessionKey == "" {
+		return did.PublicKey{}, false
+	}
+	k, err := parseSessionKey(a.Candidate.HPKESuite, p.SessionKey)
+	return k, err == nil
 }
 
 // Agreement is the outcome of the rounds. Both sides build it from the rounds

@@ -18,7 +18,8 @@ const (
 	ContractSchemaV2  = "2" // adds rate
 	ContractSchemaV3  = "3" // adds column grants, rows, retention statement, noise, amends
 	EncodingJSON      = "json"
-	SessionKeysNone   = "none"
+	SessionKeysNone   = "none"  // payloads are sealed to the keys in the documents
+	SessionKeysFresh  = "fresh" // payloads are sealed to keys made for the conversation
 	TransportJSONRPC  = "a2a-jsonrpc"
 	TransportHTTPJSON = "a2a-http+json"
 	DataPlane20260728 = "mcp-2026-07-28"
@@ -35,7 +36,7 @@ type Candidate struct {
 	ContractSchema string     `json:"contractSchema"` // version of the contract document
 	Encoding       string     `json:"encoding"`       // of negotiation payloads
 	HPKESuite      hpke.Suite `json:"hpkeSuite"`
-	SessionKeys    string     `json:"sessionKeys"` // "none": payloads are sealed to the documents' keys
+	SessionKeys    string     `json:"sessionKeys"` // what kind of key payloads are sealed to
 	Transport      string     `json:"transport"`
 	DataPlane      string     `json:"dataPlane"` // protocol and its version
 	Approval       string     `json:"approval"`  // whose approval a contract needs

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/hpke"
 )
 
 // Action is the action member of every round.
@@ -49,9 +50,12 @@ type Message struct {
 	// Candidates: what is proposed, best first; on acceptance exactly the one
 	// that is accepted. None: the peer speaks in text only.
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// KeyAgreementKID: the key of the sender's document that payloads to it
-	// shall be sealed to. There whenever there are candidates.
+	// KeyAgreementKID: the X25519 key of the sender's document that payloads to
+	// it shall be sealed to. There whenever there are candidates.
 	KeyAgreementKID string `json:"keyAgreementKid,omitempty"`
+	// Keys: what payloads to the sender can be sealed to beside that, by suite.
+	// They are said once and do not change between rounds.
+	Keys []SuiteKey `json:"keys,omitempty"`
 	// AcceptedAt: when the acceptance was made, RFC 3339 in UTC, to the second.
 	AcceptedAt string `json:"acceptedAt,omitempty"`
 	// Agreement: its digest, where the responder confirms the initiator's acceptance.
@@ -121,8 +125,16 @@ func (m Message) check() error {
 		return fmt.Errorf("more than %d candidates", MaxCandidates)
 	case (len(m.Candidates) > 0) != (m.KeyAgreementKID != ""):
 		return errors.New("candidates and keyAgreementKid come together")
-	case len(m.KeyAgreementKID) > 1024:
+	case len(m.KeyAgreementKID) > maxKID:
 		return errors.New("keyAgreementKid is too long")
+	case len(m.Keys) > 0 && len(m.Candidates) == 0:
+		return errors.New("keys come with candidates")
+	}
+	if err := checkKeys(m.Keys); err != nil {
+		return err
+	}
+	if k, ok := keyFor(m.Keys, hpke.SuiteX25519); ok && k.KID != m.KeyAgreementKID {
+		return errors.New("keys and keyAgreementKid name two X25519 keys")
 	}
 	for i, c := range m.Candidates {
 		if err := c.check(); err != nil {

@@ -179,7 +179,7 @@ func TestResponderTakesItsBest(t *testing.T) {
 	slices.Reverse(pr.Preferences)
 	i, r, n := converse(t, pi, pr)
 	a, ok := r.Concluded()
-	if !ok || n != 2 || !a.Candidate.Equal(pr.Preferences[0]) || outcome(t, i, r) != PhaseAgreed {
+	if !ok || n != 2 || !a.Candidate.Equal(pr.within(ownKeys(nil, "x")).Preferences[0]) || outcome(t, i, r) != PhaseAgreed {
 		t.Fatalf("%d messages, %+v", n, a)
 	}
 }

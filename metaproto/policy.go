@@ -219,16 +219,16 @@ func label(lists ...[]Candidate) []Candidate {
 	return out
 }
 
-// DefaultPolicy is what a node starts with: everything this release speaks,
-// the newest first.
+// DefaultPolicy is everything this release speaks, the newest first. A side
+// without keys for all of it proposes and accepts what its keys allow.
 func DefaultPolicy() Policy {
 	limits := Limits{MaxOffers: 16, MaxRounds: 16, MaxMessageBytes: 256 << 10, AgreementSeconds: 24 * 60 * 60}
 	p := Policy{
 		Floor: Floor{
-			ContractSchemas: []string{ContractSchemaV1},
+			ContractSchemas: []string{ContractSchemaV3, ContractSchemaV2, ContractSchemaV1},
 			Encodings:       []string{EncodingJSON},
 			HPKESuites:      hpke.Suites(),
-			SessionKeys:     []string{SessionKeysNone},
+			SessionKeys:     []string{SessionKeysFresh, SessionKeysNone},
 			Transports:      []string{TransportJSONRPC, TransportHTTPJSON},
 			DataPlanes:      []string{DataPlane20260728, DataPlane20251125},
 			Approvals:       []string{ApprovalNone},
@@ -239,8 +239,8 @@ func DefaultPolicy() Policy {
 	for _, transport := range p.Floor.Transports {
 		for _, plane := range p.Floor.DataPlanes {
 			p.Preferences = append(p.Preferences, Candidate{
-				ContractSchema: ContractSchemaV1, Encoding: EncodingJSON, HPKESuite: hpke.SuiteX25519,
-				SessionKeys: SessionKeysNone, Transport: transport, DataPlane: plane, Approval: ApprovalNone,
+				ContractSchema: ContractSchemaV3, Encoding: EncodingJSON, HPKESuite: hpke.SuiteXWing,
+				SessionKeys: SessionKeysFresh, Transport: transport, DataPlane: plane, Approval: ApprovalNone,
 				Limits: limits,
 			})
 		}

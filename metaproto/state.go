@@ -68,6 +68,12 @@ type State struct {
 	LastIn  canon.Digest   `json:"lastIn,omitzero"`
 	LastOut *Message       `json:"lastOut,omitempty"`
 
+	// Keys of this side by suite, which never change, and whether the peer has
+	// been told all of them; and what the peer has told of its own.
+	Keys     []SuiteKey `json:"keys,omitempty"`
+	KeysSent bool       `json:"keysSent,omitempty"`
+	PeerKeys []SuiteKey `json:"peerKeys,omitempty"`
+
 	Agreement *Agreement `json:"agreement,omitempty"`
 }
 
@@ -79,7 +85,12 @@ type Config struct {
 	ContextID       string // of the conversation; not empty
 	Self, Peer      did.DID
 	SigningKID      string // own keys: key ids of Self
-	KeyAgreementKID string
+	KeyAgreementKID string // an X25519 key
+	// Keys are the keys by suite, where there are others than that one or where
+	// there are session keys: then the X25519 key stands here too. A side
+	// proposes and accepts only suites that it has a key for, and session keys
+	// only where all its keys have one.
+	Keys []SuiteKey
 }
 
 // Errors to branch on. With each of them the state is unchanged.
@@ -106,11 +117,18 @@ func New(cfg Config, p Policy, now time.Time) (State, error) {
 	case !keyOf(cfg.Self, cfg.SigningKID) || !keyOf(cfg.Self, cfg.KeyAgreementKID):
 		return State{}, fmt.Errorf("%w: own key ids", ErrConfig)
 	}
+	if err := cfg.checkKeys(); err != nil {
+		return State{}, fmt.Errorf("%w: own keys: %w", ErrConfig, err)
+	}
+	if err := p.within(ownKeys(cfg.Keys, cfg.KeyAgreementKID)).Validate(); err != nil {
+		return State{}, fmt.Errorf("%w; this side has keys for no more", err)
+	}
 	now = now.UTC().Round(0)
 	s := State{
 		Version: stateVersion, Role: cfg.Role, ContextID: cfg.ContextID,
 		Self:  Party{DID: cfg.Self, SigningKID: cfg.SigningKID, KeyAgreementKID: cfg.KeyAgreementKID},
 		Peer:  Party{DID: cfg.Peer},
+		Keys:  cfg.Keys,
 		Phase: PhaseNegotiating, Started: now, Deadline: now.Add(p.timeLimit()),
 	}
 	if cfg.Role == Initiator {
@@ -163,6 +181,7 @@ func (s State) clone() State {
 	s.Rounds = slices.Clone(s.Rounds)
 	s.Seen = slices.Clone(s.Seen)
 	s.Offered = slices.Clone(s.Offered)
+	s.PeerKeys = slices.Clone(s.PeerKeys)
 	return s
 }
 

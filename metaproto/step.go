@@ -55,6 +55,9 @@ func step(s State, ev Event, p Policy, now time.Time) (State, *Message, error) {
 	if err := p.Validate(); err != nil {
 		return s, nil, err
 	}
+	if p = p.within(ownKeys(s.Keys, s.Self.KeyAgreementKID)); len(p.Preferences) == 0 || p.Validate() != nil {
+		return s, nil, fmt.Errorf("%w: this side has no key for what its policy allows", ErrConfig)
+	}
 	switch ev := ev.(type) {
 	case Begin:
 		if s.Phase != PhaseNew {
@@ -126,11 +129,8 @@ func (s State) receive(ev Receive, read []Candidate, p Policy, now time.Time) (S
 		return s.ended(PhaseTimeout, "the peer ran out of time")
 	case StatusAccepted, StatusNegotiating:
 	}
-	if kid := m.KeyAgreementKID; kid != "" {
-		if !keyOf(s.Peer.DID, kid) || s.Peer.KeyAgreementKID != "" && s.Peer.KeyAgreementKID != kid {
-			return s.refuse(PhaseRejected, "keyAgreementKid is not the peer's, or changed between rounds")
-		}
-		s.Peer.KeyAgreementKID = kid
+	if !s.told(m) {
+		return s.refuse(PhaseRejected, "a key is not the peer's, or keys changed between rounds")
 	}
 	if m.Status == StatusAccepted && len(m.Candidates) == 1 {
 		return s.accepted(m, p, now)
@@ -154,7 +154,8 @@ func (s State) proposed(m Message, read []Candidate, p Policy, now time.Time) (S
 	if s.Role == Initiator {
 		toAccept, toPropose = 2, 2
 	}
-	if c, ok := p.Choose(m.Candidates); ok && left >= toAccept {
+	usable := slices.DeleteFunc(slices.Clone(m.Candidates), func(c Candidate) bool { return !s.sealable(c) })
+	if c, ok := p.Choose(usable); ok && left >= toAccept {
 		return s.accept(c, now)
 	}
 	news := proposalDigest(m)
@@ -175,7 +176,7 @@ func (s State) proposed(m Message, read []Candidate, p Policy, now time.Time) (S
 func (s State) accept(c Candidate, now time.Time) (State, *Message, error) {
 	m := s.message(StatusAccepted, "Accepted: "+c.Describe()+".")
 	m.Candidates = []Candidate{c}
-	m.KeyAgreementKID = s.Self.KeyAgreementKID
+	s.tell(&m, c.HPKESuite)
 	m.AcceptedAt = formatTime(now)
 	s, reply, err := s.send(m)
 	if err != nil {
@@ -204,6 +205,9 @@ func (s State) accepted(m Message, p Policy, now time.Time) (State, *Message, er
 	if err := p.Floor.Allows(c); err != nil {
 		return s.refuse(PhaseRejected, "what was offered is no longer acceptable: "+err.Error())
 	}
+	if !s.sealable(c) {
+		return s.refuse(PhaseRejected, "the acceptance comes without the key that it takes")
+	}
 	at, err := parseTime(m.AcceptedAt)
 	if err != nil || at.After(now.Add(clockSkew)) || at.Before(s.Started.Add(-clockSkew)) ||
 		!now.Before(at.Add(c.Limits.Lifetime())) {
@@ -224,7 +228,7 @@ func (s State) accepted(m Message, p Policy, now time.Time) (State, *Message, er
 	}
 	confirmation := s.message(StatusAccepted, "Confirmed: "+c.Describe()+".")
 	confirmation.Candidates = []Candidate{c}
-	confirmation.KeyAgreementKID = s.Self.KeyAgreementKID
+	s.tell(&confirmation, c.HPKESuite)
 	confirmation.AcceptedAt = m.AcceptedAt
 	confirmation.Agreement = s.Agreement.Digest()
 	s, reply, err := s.send(confirmation)
@@ -251,17 +255,17 @@ func (s State) confirmed(m Message, p Policy) (State, *Message, error) {
 
 // conclude builds the agreement from the rounds up to the first acceptance.
 func (s *State) conclude(c Candidate, at time.Time, rounds int) error {
-	if s.Peer.KeyAgreementKID == "" || s.Peer.SigningKID == "" {
+	if !s.sealable(c) || s.Peer.SigningKID == "" {
 		return fmt.Errorf("%w: the peer's keys are not known", ErrEvent)
 	}
 	a := &Agreement{
 		Type: AgreementType, Version: 1, ContextID: s.ContextID,
-		Initiator: s.Self, Responder: s.Peer, Candidate: c.Terms(),
+		Initiator: agreed(s.Self, s.Keys, c), Responder: agreed(s.Peer, s.PeerKeys, c), Candidate: c.Terms(),
 		Rounds:      slices.Clone(s.Rounds[:rounds]),
 		ConcludedAt: formatTime(at), ExpiresAt: formatTime(at.Add(c.Limits.Lifetime())),
 	}
 	if s.Role == Responder {
-		a.Initiator, a.Responder = s.Peer, s.Self
+		a.Initiator, a.Responder = a.Responder, a.Initiator
 	}
 	if a.Digest().IsZero() {
 		return fmt.Errorf("%w: agreement cannot be encoded", ErrEvent)
@@ -274,7 +278,7 @@ func (s State) propose(list []Candidate, summary string) (State, *Message, error
 	m := s.message(StatusNegotiating, summary)
 	m.Candidates = list
 	m.CandidateProtocols = Describe(list)
-	m.KeyAgreementKID = s.Self.KeyAgreementKID
+	s.tell(&m, "")
 	s.Offered, s.Phase = list, PhaseNegotiating
 	return s.send(m)
 }

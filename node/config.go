@@ -103,14 +103,6 @@ type DataPlane struct {
 	URL string `yaml:"url"`
 }
 
-// Metaproto says what this node prefers when two nodes agree on how to talk.
-type Metaproto struct {
-	// Transports in order of preference: a2a-jsonrpc, a2a-http+json.
-	Transports []string `yaml:"transports,omitempty"`
-	// MaxOffers is the most offers this node wants to see in one negotiation, 1 to 16.
-	MaxOffers int `yaml:"max_offers,omitempty"`
-}
-
 // Limits bound what one exchange may take. Zero means the default.
 type Limits struct {
 	// MessageLifetime is how long an envelope may travel (default 5m, at most 1h).
@@ -178,10 +170,7 @@ func (c *Config) defaults() {
 	if c.ProofDialect == "" {
 		c.ProofDialect = "spec"
 	}
-	if len(c.Metaproto.Transports) == 0 {
-		c.Metaproto.Transports = []string{"a2a-jsonrpc", "a2a-http+json"}
-	}
-	setDefault(&c.Metaproto.MaxOffers, 4)
+	c.Metaproto.defaults()
 	setDefault(&c.Limits.MessageLifetime, 5*time.Minute)
 	setDefault(&c.Limits.PeerTimeout, 20*time.Second)
 	setDefault(&c.Limits.NegotiationTimeout, 15*time.Minute)
@@ -224,8 +213,8 @@ func (c *Config) Validate() error {
 	if c.Datasets != "" && (c.DataPlane.DID == "" || !strings.HasPrefix(c.DataPlane.URL, "https://")) {
 		return errors.New("data_plane: did and an https url are needed when datasets are on offer")
 	}
-	if n := c.Metaproto.MaxOffers; n < 1 || n > 16 {
-		return fmt.Errorf("metaproto.max_offers: %d is not between 1 and 16", n)
+	if err := c.Metaproto.validate(); err != nil {
+		return err
 	}
 	if l := c.Limits.MessageLifetime; l < 0 || l > time.Hour {
 		return fmt.Errorf("limits.message_lifetime: %s is not between 0 and 1h", l)

@@ -170,7 +170,7 @@ func TestInit_FindsItself(t *testing.T) {
 func TestStart_FileModes(t *testing.T) {
 	dir, _ := initPair(t, nil)
 	files, err := filepath.Glob(filepath.Join(dir, node.KeysDir, "*.age"))
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("%q, %v", files, err)
 	}
 	for _, tc := range []struct {
@@ -252,7 +252,7 @@ func TestKeys_List(t *testing.T) {
 		}
 	}
 	want := []string{
-		"signing active file", "signing retiring missing", "kex active file", "kex expired missing", "kex unpublished file",
+		"signing active file", "signing retiring missing", "kex active file", "kex expired missing", "kex unpublished file", "kex unpublished file",
 		"service active file", "human active offline", "recovery active offline",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {

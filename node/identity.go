@@ -391,23 +391,23 @@ func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, remote d
 	if n.id, err = cfg.AgentDID(profile, remote.PublicKey().Thumbprint()); err != nil {
 		return nil, err
 	}
-	made := map[keystore.Role]did.MethodSpec{}
+	made := map[keystore.Role][]did.MethodSpec{}
 	for _, k := range []struct {
 		role keystore.Role
 		typ  did.KeyType
 		id   did.DID
-	}{{keystore.Kex, did.X25519, n.id}, {keystore.Human, did.Ed25519, n.id}, {keystore.Recovery, did.Ed25519, n.id}, {keystore.Service, did.Ed25519, service}} {
+	}{{keystore.Kex, did.X25519, n.id}, {keystore.Kex, did.XWing, n.id}, {keystore.Human, did.Ed25519, n.id}, {keystore.Recovery, did.Ed25519, n.id}, {keystore.Service, did.Ed25519, service}} {
 		key, err := newKey(k.role, k.typ, now, func(did.PublicKey) (did.DID, error) { return k.id, nil })
 		if err != nil {
 			return nil, err
 		}
 		n.keys = append(n.keys, key)
-		made[k.role] = did.MethodSpec{ID: key.KID, Key: key.Private.Public()}
+		made[k.role] = append(made[k.role], did.MethodSpec{ID: key.KID, Key: key.Private.Public()})
 	}
 	origin, dialect := "https://"+cfg.Domain, did.Dialect(cfg.ProofDialect)
 	n.agent, err = document(ctx, did.DocumentSpec{
 		ID: n.id, Binding: did.MethodSpec{ID: remote.KeyID(), Key: remote.PublicKey()},
-		KeyAgreement: []did.MethodSpec{made[keystore.Kex]}, Human: []did.MethodSpec{made[keystore.Human]}, Recovery: []did.MethodSpec{made[keystore.Recovery]},
+		KeyAgreement: made[keystore.Kex], Human: made[keystore.Human], Recovery: made[keystore.Recovery],
 		Services: agentServices(cfg, service),
 	}, remote, now, dialect)
 	if err != nil {
@@ -419,7 +419,7 @@ func newIdentity(ctx context.Context, cfg *Config, profile did.Profile, remote d
 		return nil, err
 	}
 	n.service, err = document(ctx, did.DocumentSpec{
-		ID: service, Binding: made[keystore.Service],
+		ID: service, Binding: made[keystore.Service][0],
 		Services: []did.Service{{ID: "#ads", Type: "AgentDescription", Endpoint: origin + wellknown.PathDescriptions}},
 	}, own, now, dialect)
 	return n, err

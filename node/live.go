@@ -131,7 +131,9 @@ func (n *Node) tidy(id *identity) error {
 func (n *Node) keys() negotiation.Keys {
 	id := n.id()
 	return negotiation.Keys{
-		Binding: id.binding, KeyAgreementKID: id.keyAgreement(n.clock.Now(), n.cfg.Rotation.Settle), Opener: opener{n, id}, Document: id.agent,
+		Binding: id.binding, KeyAgreementKID: id.keyAgreement(hpke.SuiteX25519, n.clock.Now(), n.cfg.Rotation.Settle),
+		HybridKID: id.keyAgreement(hpke.SuiteXWing, n.clock.Now(), n.cfg.Rotation.Settle), Vault: vault(id.own.files[keystore.Kex]),
+		Opener: opener{n, id}, Document: id.agent,
 		Owns: id.owns, Former: id.formerOf,
 	}
 }
@@ -141,13 +143,16 @@ func (id *identity) settled(kid string, now time.Time, settle time.Duration) boo
 	return !now.Before(id.rec.Keys[kid].Since.Add(settle)) || id.rec.Keys[kid].Since.IsZero()
 }
 
-// keyAgreement is the key that new negotiations name: one that does not end and that peers know by now; else, right after a
-// rotation, the one that it replaces.
-func (id *identity) keyAgreement(now time.Time, settle time.Duration) string {
-	fallback, _, _ := hpke.SelectKey(id.agent, hpke.SuiteX25519, now) // newSnapshot found one, without end
+// keyAgreement is the key that new negotiations name for a suite: one that does not end and that peers know by now; else, right
+// after a rotation, the one that it replaces. "" when there is none, which newSnapshot excludes for X25519.
+func (id *identity) keyAgreement(suite hpke.Suite, now time.Time, settle time.Duration) string {
+	fallback, _, _ := hpke.SelectKey(id.agent, suite, now)
+	if !id.own.holds(fallback) {
+		fallback = ""
+	}
 	var ending did.VerificationMethod
 	for _, m := range id.agent.Keys(did.KeyAgreement) {
-		if _, err := hpke.NamedKey(id.agent, m.ID, hpke.SuiteX25519, now); err != nil || !id.own.holds(m.ID) || !id.settled(m.ID, now, settle) {
+		if _, err := hpke.NamedKey(id.agent, m.ID, suite, now); err != nil || !id.own.holds(m.ID) || !id.settled(m.ID, now, settle) {
 			continue
 		}
 		if m.Expires.IsZero() {

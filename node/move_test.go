@@ -124,7 +124,7 @@ func TestMove(t *testing.T) {
 	if err := n.Tend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(keyPath(dir, before.KeyAgreementKID)); !errors.Is(err, os.ErrNotExist) || len(eventsOf(t, n, ledger.KeyRetired)) != 1 {
+	if _, err := os.Stat(keyPath(dir, before.KeyAgreementKID)); !errors.Is(err, os.ErrNotExist) || len(eventsOf(t, n, ledger.KeyRetired)) != 2 {
 		t.Errorf("not retired: %v", err)
 	}
 	if err := inFlight(n.Talking().Opener); !errors.Is(err, hpke.ErrRetired) || n.Status().Former[0].Until != "" {
@@ -323,7 +323,7 @@ func TestMove_DiskFull(t *testing.T) {
 	if _, err := n.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateBinding}); err == nil {
 		t.Fatal("moved without room for it")
 	}
-	if n.Status().Document != before.Document || len(keyFiles(t, dir)[keystore.Signing]) != 1 || len(keyFiles(t, dir)[keystore.Kex]) != 1 {
+	if n.Status().Document != before.Document || len(keyFiles(t, dir)[keystore.Signing]) != 1 || len(keyFiles(t, dir)[keystore.Kex]) != 2 {
 		t.Error("something of the move is left")
 	}
 	if err := n.Bound(t.Context(), 0); err != nil {

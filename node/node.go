@@ -374,6 +374,9 @@ func (n *Node) housekeeping(ctx context.Context) error {
 			if err := n.clock.Persist(ctx, false); ctx.Err() == nil {
 				n.kept(err)
 			}
+			if err := n.db.Scrub(ctx); err != nil && ctx.Err() == nil {
+				n.log.Error("overwriting the session keys of conversations that have ended", "err", err)
+			}
 			if err := n.forget(ctx); err != nil && ctx.Err() == nil {
 				n.log.Error("deleting answers whose retention has ended", "err", err)
 			}

@@ -48,7 +48,7 @@ func NewOfflineKey(o OfflineKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := newKey(kind.role, kind.typ, clock.System{}.Now().Truncate(time.Second), func(did.PublicKey) (did.DID, error) { return id, nil })
+	key, err := newKey(kind.role, kind.types[0], clock.System{}.Now().Truncate(time.Second), func(did.PublicKey) (did.DID, error) { return id, nil })
 	if err != nil {
 		return nil, err
 	}

@@ -194,7 +194,7 @@ func killedBeforeEverySignature(t *testing.T, binary string) {
 		v.SignerSocket, v.SignerKID = lines["vendor"].path, s.kids["vendorcorp.test"]
 	})
 	for _, dir := range []string{buyerDir, vendorDir} {
-		if keys := keyFiles(t, dir); len(keys[keystore.Signing]) != 0 || len(keys[keystore.Kex]) != 1 {
+		if keys := keyFiles(t, dir); len(keys[keystore.Signing]) != 0 || len(keys[keystore.Kex]) != 2 {
 			t.Fatalf("key files in %s: %v", dir, keys)
 		}
 	}
@@ -323,7 +323,7 @@ func signerDown(t *testing.T, binary string) {
 	if _, err := buyer.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateKeyAgreement}); err == nil || httpapi.AsError(err).Code != httpapi.CodeSigner {
 		t.Errorf("rotate: %v", err)
 	}
-	if files := keyFiles(t, buyerDir)[keystore.Kex]; len(files) != 1 {
+	if files := keyFiles(t, buyerDir)[keystore.Kex]; len(files) != 2 {
 		t.Errorf("the rotation that was not signed left a key: %v", files)
 	}
 	s.start(t)

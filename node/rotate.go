@@ -34,18 +34,18 @@ const (
 	codeOutdated = "IDENTITY_OUTDATED" // at the start: peers have seen a later document
 )
 
-// maxRetiring bounds the keys of one role that are in their grace at a time: documents are small.
+// maxRetiring bounds the keys of one role and type that are in their grace at a time: documents are small.
 const maxRetiring = 8
 
 var rotations = map[string]struct {
-	role keystore.Role
-	rel  did.Relationship
-	typ  did.KeyType
+	role  keystore.Role
+	rel   did.Relationship
+	types []did.KeyType // one key of each is made
 }{
-	httpapi.RotateKeyAgreement: {keystore.Kex, did.KeyAgreement, did.X25519},
-	httpapi.RotateSigning:      {keystore.Signing, did.Authentication, did.Ed25519},
-	httpapi.RotateHuman:        {keystore.Human, did.HumanAuthorization, did.Ed25519},
-	httpapi.RotateRecovery:     {keystore.Recovery, did.Recovery, did.Ed25519},
+	httpapi.RotateKeyAgreement: {keystore.Kex, did.KeyAgreement, []did.KeyType{did.X25519, did.XWing}},
+	httpapi.RotateSigning:      {keystore.Signing, did.Authentication, []did.KeyType{did.Ed25519}},
+	httpapi.RotateHuman:        {keystore.Human, did.HumanAuthorization, []did.KeyType{did.Ed25519}},
+	httpapi.RotateRecovery:     {keystore.Recovery, did.Recovery, []did.KeyType{did.Ed25519}},
 }
 
 // Rotate implements [httpapi.Admin].
@@ -60,7 +60,8 @@ func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.R
 		return httpapi.Rotation{}, &httpapi.Error{Kind: httpapi.KindRefused, Code: codeRotating, Message: "another rotation is under way; nothing was changed"}
 	}
 	defer n.rotating.Unlock()
-	if err := n.refresh(ctx); err != nil {
+	err := n.refresh(ctx)
+	if err != nil {
 		return httpapi.Rotation{}, err
 	}
 	id, now := n.id(), n.clock.Now().Truncate(time.Second)
@@ -70,16 +71,29 @@ func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.R
 	if req.Kind == httpapi.RotateBinding {
 		return n.rotateBinding(ctx, id, req, now)
 	}
-	public, saved, err := n.newOwnKey(id, kind.role, kind.typ, req.PublicKey, now)
-	if err != nil {
-		return httpapi.Rotation{}, err
+	var add []did.Addition
+	var saved []string
+	for _, typ := range kind.types {
+		public, path, keyErr := n.newOwnKey(id, kind.role, typ, req.PublicKey, now)
+		if path != "" {
+			saved = append(saved, path)
+		}
+		if err = keyErr; err != nil {
+			break
+		}
+		add = append(add, did.Addition{Relationship: kind.rel, Key: did.MethodSpec{Key: public}})
 	}
-	crashpoint.Hit(crashpoint.RotationKey)
-	out, err := n.replaceKey(ctx, id, req, did.Addition{Relationship: kind.rel, Key: did.MethodSpec{Key: public}}, now)
+	var out httpapi.Rotation
+	if err == nil {
+		crashpoint.Hit(crashpoint.RotationKey)
+		out, err = n.replaceKey(ctx, id, req, add, now)
+	}
 	if err != nil {
-		if saved != "" && !errors.Is(err, errUncertain) { // nobody knows the key: the document that would have named it is not there
-			if rmErr := os.Remove(saved); rmErr != nil {
-				err = errors.Join(err, rmErr)
+		if !errors.Is(err, errUncertain) { // nobody knows the keys: the document that would have named them is not there
+			for _, path := range saved {
+				if rmErr := os.Remove(path); rmErr != nil {
+					err = errors.Join(err, rmErr)
+				}
 			}
 		}
 		return httpapi.Rotation{}, err
@@ -88,10 +102,10 @@ func (n *Node) Rotate(ctx context.Context, req httpapi.RotateRequest) (httpapi.R
 	return out, nil
 }
 
-// replaceKey publishes a new key, and an end for those that it replaces.
-func (n *Node) replaceKey(ctx context.Context, id *identity, req httpapi.RotateRequest, add did.Addition, now time.Time) (httpapi.Rotation, error) {
+// replaceKey publishes new keys, one of each type, and an end for those that they replace.
+func (n *Node) replaceKey(ctx context.Context, id *identity, req httpapi.RotateRequest, add []did.Addition, now time.Time) (httpapi.Rotation, error) {
 	role := rotations[req.Kind].role
-	out := httpapi.Rotation{Kind: req.Kind, KID: did.KeyID(id.agent.ID(), string(role), add.Key.Key), Previous: []string{}, UsedFrom: stamp(now.Add(n.cfg.Rotation.Settle))}
+	out := httpapi.Rotation{Kind: req.Kind, KID: did.KeyID(id.agent.ID(), string(role), add[0].Key.Key), Previous: []string{}, UsedFrom: stamp(now.Add(n.cfg.Rotation.Settle))}
 	until := now.Add(n.cfg.Rotation.Grace)
 	if req.Now {
 		until = now
@@ -100,10 +114,12 @@ func (n *Node) replaceKey(ctx context.Context, id *identity, req httpapi.RotateR
 	if next.Keys = maps.Clone(next.Keys); next.Keys == nil {
 		next.Keys = map[string]store.OwnKey{}
 	}
-	next.Keys[out.KID] = store.OwnKey{Role: string(role), Since: now}
-	rev := did.Revision{Add: []did.Addition{add}, Expire: map[string]time.Time{}}
+	for _, a := range add {
+		next.Keys[did.KeyID(id.agent.ID(), string(role), a.Key.Key)] = store.OwnKey{Role: string(role), Since: now}
+	}
+	rev := did.Revision{Add: add, Expire: map[string]time.Time{}}
 	retiring := 0
-	for _, m := range id.agent.Keys(add.Relationship) {
+	for _, m := range id.agent.Keys(add[0].Relationship) {
 		switch {
 		case m.ID == id.binding.KeyID():
 			continue
@@ -118,7 +134,7 @@ func (n *Node) replaceKey(ctx context.Context, id *identity, req httpapi.RotateR
 		}
 		out.Previous, out.Until = append(out.Previous, m.ID), stamp(until)
 	}
-	if retiring+len(rev.Expire) > maxRetiring {
+	if retiring+len(rev.Expire) > maxRetiring*len(add) {
 		return out, &httpapi.Error{
 			Kind: httpapi.KindRefused, Code: codeRotating, Message: fmt.Sprintf("%d keys of this kind are in their grace period already; nothing was changed", retiring),
 			Hint: "`treaty keys list` says until when",

@@ -104,7 +104,7 @@ func crashAt(t *testing.T, at string, ahead time.Duration) bool {
 	if want := map[bool]int{true: 1}[changed || ahead > 0]; rotated != want {
 		t.Errorf("%s: document changed: %t; %d rotations in the log", at, changed, rotated)
 	}
-	if want := map[bool]int{true: 1}[changed && ahead > 0]; retired != want {
+	if want := map[bool]int{true: 2}[changed && ahead > 0]; retired != want {
 		t.Errorf("%s: document changed: %t; %d retirements in the log", at, changed, retired)
 	}
 	if folderDocument(t, dir).Hash() != doc.Hash() || n.Status().Document != doc.Hash() {
@@ -121,7 +121,7 @@ func crashAt(t *testing.T, at string, ahead time.Duration) bool {
 		t.Errorf("%s: %v", at, err)
 	}
 	r := rotate(t, n, httpapi.RotateKeyAgreement)
-	if len(r.Previous) != 1 || n.Status().Document != r.Document {
+	if len(r.Previous) != 2 || n.Status().Document != r.Document {
 		t.Errorf("%s: %+v", at, r)
 	}
 	held := keyFiles(t, dir)[keystore.Kex]

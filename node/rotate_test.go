@@ -102,9 +102,13 @@ func sealed(t *testing.T, doc *did.Document, kid string) func(hpke.Opener) error
 	}
 	from := must[did.DID](t)(did.Parse("did:wba:peer.test"))
 	c := hpke.Context{Protocol: "test", Version: 1, From: from, To: doc.ID(), SenderKID: from.String() + "#k", RecipientKID: kid}
-	s := must[hpke.Sealed](t)(hpke.Seal(hpke.SuiteX25519, m.Key, c, nil, []byte("in flight")))
+	suite := hpke.SuiteX25519
+	if m.Key.Type() == did.XWing {
+		suite = hpke.SuiteXWing
+	}
+	s := must[hpke.Sealed](t)(hpke.Seal(suite, m.Key, c, nil, []byte("in flight")))
 	return func(o hpke.Opener) error {
-		_, err := o.Open(context.Background(), hpke.SuiteX25519, s, c, nil)
+		_, err := o.Open(context.Background(), suite, s, c, nil)
 		return err
 	}
 }
@@ -119,7 +123,9 @@ func TestRotate_KeyAgreement(t *testing.T) {
 	r := rotate(t, n, httpapi.RotateKeyAgreement)
 
 	doc := n.Talking().Document
-	if r.KID == old || !slices.Equal(r.Previous, []string{old}) || r.Document != doc.Hash() || n.Status().Document != r.Document || !doc.ProofCreated().After(before.Document.ProofCreated()) {
+	// The X-Wing key is replaced together with the X25519 key.
+	hybrid := before.HybridKID
+	if r.KID == old || hybrid == "" || !slices.Equal(r.Previous, []string{old, hybrid}) || r.Document != doc.Hash() || n.Status().Document != r.Document || !doc.ProofCreated().After(before.Document.ProofCreated()) {
 		t.Fatalf("%+v", r)
 	}
 	if _, err := doc.Verify(c.Now().Add(time.Second)); err != nil {
@@ -146,6 +152,9 @@ func TestRotate_KeyAgreement(t *testing.T) {
 	c.advance(5 * time.Minute)
 	if n.Talking().KeyAgreementKID != r.KID {
 		t.Error("the new key is not named")
+	}
+	if kid := n.Talking().HybridKID; kid == hybrid || kid == "" || keyOf(t, n, kid).Type != string(did.XWing) {
+		t.Errorf("the new X-Wing key is not named: %s", kid)
 	}
 	if kid, _, err := hpke.SelectKey(doc, hpke.SuiteX25519, c.Now()); err != nil || kid != r.KID {
 		t.Errorf("peers seal to %s (%v)", kid, err)
@@ -176,7 +185,7 @@ func TestRotate_KeyAgreement(t *testing.T) {
 	if _, ok := folderDocument(t, dir).Method(old); ok {
 		t.Error("the folder's document has the retired key")
 	}
-	if got := len(eventsOf(t, n, ledger.KeyRotated)) + 10*len(eventsOf(t, n, ledger.KeyRetired)); got != 11 {
+	if got := len(eventsOf(t, n, ledger.KeyRotated)) + 10*len(eventsOf(t, n, ledger.KeyRetired)); got != 21 {
 		t.Errorf("events: %d", got)
 	}
 	// The next start remembers.
@@ -200,7 +209,7 @@ func TestRotate_Now(t *testing.T) {
 	doc := n.Talking().Document
 	flights := []func(hpke.Opener) error{sealed(t, doc, first), sealed(t, doc, second.KID)}
 	r := must[httpapi.Rotation](t)(n.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateKeyAgreement, Now: true}))
-	if len(r.Previous) != 2 || n.Talking().KeyAgreementKID != r.KID {
+	if len(r.Previous) != 4 || n.Talking().KeyAgreementKID != r.KID {
 		t.Errorf("%+v, named is %s", r, n.Talking().KeyAgreementKID)
 	}
 	for _, flight := range flights {
@@ -213,7 +222,7 @@ func TestRotate_Now(t *testing.T) {
 			t.Errorf("peers still seal to %s", kid)
 		}
 	}
-	if err := n.Tend(t.Context()); err != nil || len(keyFiles(t, dir)[keystore.Kex]) != 1 || len(n.Talking().Document.Keys(did.KeyAgreement)) != 1 {
+	if err := n.Tend(t.Context()); err != nil || len(keyFiles(t, dir)[keystore.Kex]) != 2 || len(n.Talking().Document.Keys(did.KeyAgreement)) != 2 {
 		t.Errorf("not retired: %v", err)
 	}
 }
@@ -335,7 +344,7 @@ func TestRotate_TwoOperators(t *testing.T) {
 	if won != 1 || len(eventsOf(t, nodes[0], ledger.KeyRotated)) != 1 {
 		t.Errorf("%d won", won)
 	}
-	if files := keyFiles(t, dir)[keystore.Kex]; len(files) != 2 {
+	if files := keyFiles(t, dir)[keystore.Kex]; len(files) != 4 {
 		t.Errorf("%d key-agreement keys are left", len(files))
 	}
 }
@@ -378,7 +387,7 @@ func TestRotate_DiskFull(t *testing.T) {
 	if _, err := n.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateKeyAgreement}); err == nil {
 		t.Fatal("rotated without room for it")
 	}
-	if n.Status().Document != before || folderDocument(t, dir).Hash() != before || len(keyFiles(t, dir)[keystore.Kex]) != 1 {
+	if n.Status().Document != before || folderDocument(t, dir).Hash() != before || len(keyFiles(t, dir)[keystore.Kex]) != 2 {
 		t.Error("something of the rotation is left")
 	}
 	if err := n.Bound(t.Context(), 0); err != nil {

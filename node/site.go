@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/hpke"
-	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/datatools"
 	"github.com/treaty-node/treaty/node/gateway/a2a"
 	"github.com/treaty-node/treaty/wellknown"
@@ -130,33 +128,6 @@ func tools() []wellknown.Tool {
 	return out
 }
 
-// What this build speaks. A peer may want more; it cannot get less.
-const (
-	maxMessageBytes  = 256 << 10
-	agreementSeconds = 24 * 60 * 60
-	roundsTimeLimit  = 2 * time.Minute
-)
-
-// MetaPolicy is what this node prefers and what it puts up with when two nodes agree on how to talk.
-func (c *Config) MetaPolicy() metaproto.Policy {
-	limits := metaproto.Limits{MaxOffers: c.Metaproto.MaxOffers, MaxRounds: c.Metaproto.MaxOffers, MaxMessageBytes: maxMessageBytes, AgreementSeconds: agreementSeconds}
-	return metaproto.Policy{
-		// One candidate opens the rounds: what this node likes best. What else it could live with shows when the peer counters.
-		Preferences: []metaproto.Candidate{{
-			ContractSchema: metaproto.ContractSchemaV1, Encoding: metaproto.EncodingJSON, HPKESuite: hpke.SuiteX25519, SessionKeys: metaproto.SessionKeysNone,
-			Transport: c.Metaproto.Transports[0], DataPlane: metaproto.DataPlane20251125, Approval: metaproto.ApprovalNone, Limits: limits,
-		}},
-		Floor: metaproto.Floor{
-			ContractSchemas: []string{metaproto.ContractSchemaV1}, Encodings: []string{metaproto.EncodingJSON}, HPKESuites: []hpke.Suite{hpke.SuiteX25519},
-			SessionKeys: []string{metaproto.SessionKeysNone}, Transports: c.Metaproto.Transports,
-			DataPlanes: []string{metaproto.DataPlane20251125, metaproto.DataPlane20250618}, Approvals: []string{metaproto.ApprovalNone},
-			LimitsMin: metaproto.Limits{MaxOffers: 1, MaxRounds: 1, MaxMessageBytes: 64 << 10, AgreementSeconds: 5 * 60},
-			LimitsMax: metaproto.Limits{MaxOffers: c.Metaproto.MaxOffers, MaxRounds: max(c.Metaproto.MaxOffers, 8), MaxMessageBytes: maxMessageBytes, AgreementSeconds: 7 * 24 * 60 * 60},
-		},
-		TimeLimit: roundsTimeLimit,
-	}
-}
-
 // spoken is what anp.get_capabilities tells of this node beside what ANP asks for: what two nodes can agree on.
 type spoken struct {
 	Agent           string       `json:"agent"`
@@ -164,6 +135,7 @@ type spoken struct {
 	ContractSchemas []string     `json:"contract_schemas"`
 	Encodings       []string     `json:"encodings"`
 	HPKESuites      []hpke.Suite `json:"hpke_suites"`
+	SessionKeys     []string     `json:"session_keys"`
 	Transports      []string     `json:"transports"`
 	DataPlanes      []string     `json:"data_planes"`
 }
@@ -172,6 +144,6 @@ func (n *Node) speaks() spoken {
 	f := n.cfg.MetaPolicy().Floor
 	return spoken{
 		Agent: n.self().String(), Extension: wellknown.ExtensionURI, ContractSchemas: f.ContractSchemas, Encodings: f.Encodings,
-		HPKESuites: f.HPKESuites, Transports: f.Transports, DataPlanes: f.DataPlanes,
+		HPKESuites: f.HPKESuites, SessionKeys: f.SessionKeys, Transports: f.Transports, DataPlanes: f.DataPlanes,
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"io/fs"
 )
 
-//go:embed anp anp-authentication odcs rfc7638 rfc8785 rfc9180 rfc9421 rfc9530 w3c-vc-di-eddsa
+//go:embed anp anp-authentication odcs rfc7638 rfc8785 rfc9180 rfc9421 rfc9530 w3c-vc-di-eddsa xwing
 var files embed.FS
 
 // ErrNoVectors is returned when a file or a list in it is empty.

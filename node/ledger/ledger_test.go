@@ -87,7 +87,7 @@ func story() []Entry {
 		with(ConversationMoved, ConversationMove{Side: "vendor", Old: vendor, New: vendor + "-2", Seq: 4}),
 		with(MetaprotoSent, round),
 		with(MetaprotoReceived, round),
-		with(MetaprotoAgreed, Agreement{digest, "1", "DHKEM-X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305", "a2a-1.0/json-rpc", "mcp/2025-11-25", 2}),
+		with(MetaprotoAgreed, Agreement{digest, "1", "DHKEM-X25519-HKDF-SHA256/HKDF-SHA256/ChaCha20Poly1305", "a2a-1.0/json-rpc", "mcp/2025-11-25", 2, ""}),
 		with(ProposalSent, proposal),
 		with(ProposalReceived, proposal),
 		with(OfferMade, asked),

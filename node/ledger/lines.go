@@ -51,7 +51,9 @@ func (d *Round) line(b *line, e *Event) {
 
 func (d *Agreement) line(b *line, _ *Event) {
 	b.put("meta-protocol agreed after ", plural(int64(d.Rounds), "round", "rounds"), ": contract schema ", text(d.ContractSchema),
-		", sealing ", text(d.Suite), ", transport ", text(d.Transport), ", data plane ", text(d.DataPlane), ", agreement ", short(d.Digest))
+		", sealing ", text(d.Suite))
+	b.when(d.SessionKeys != "", ", session keys ", text(d.SessionKeys))
+	b.put(", transport ", text(d.Transport), ", data plane ", text(d.DataPlane), ", agreement ", short(d.Digest))
 }
 
 func (d *Proposal) line(b *line, e *Event) {

@@ -161,6 +161,7 @@ type Agreement struct {
 	Transport      string       `json:"transport"`
 	DataPlane      string       `json:"dataPlane"`
 	Rounds         int          `json:"rounds"`
+	SessionKeys    string       `json:"sessionKeys,omitempty"` // none or fresh
 }
 
 // Proposal is the data of [ProposalSent] and [ProposalReceived]: what the buyer asks for.

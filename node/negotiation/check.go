@@ -128,13 +128,14 @@ func (s *Service) ofConversation(ctx context.Context, ses Session, digest canon.
 }
 
 func (s *Service) open(ctx context.Context, in *inbound, ses Session) error {
-	var with envelope.OpenWith
-	if a := ses.Agreement(); a != nil {
-		own, _, _ := a.Sides(ses.Self)
-		with = envelope.OpenWith{Suite: a.Candidate.HPKESuite, RecipientKID: ses.recipient(in.env, own.KeyAgreementKID)}
+	if in.env.Body != nil {
+		ses.Meta.Agreement = nil // a round travels in the clear, whether it comes by itself or with a move
 	}
-	var err error
-	in.opened, err = envelope.Open(ctx, in.env, s.cfg.Keys().Opener, with)
+	opener, with, err := s.opening(ctx, in.env, ses)
+	if err != nil {
+		return err
+	}
+	in.opened, err = envelope.Open(ctx, in.env, opener, with)
 	return err
 }
 
@@ -292,7 +293,9 @@ func (s *Service) checkSettlement(ctx context.Context, in *inbound, ses Session,
 	} else if err != nil {
 		return err
 	}
-	if err := s.open(ctx, in, ses); err != nil {
+	if err := s.open(ctx, in, ses); errors.Is(err, errDestroyed) {
+		return nil // its place says what it is, and nothing in it could change the answer
+	} else if err != nil {
 		return err
 	}
 	if err := s.read(in, ses, false, now); err != nil || in.step != nil {

@@ -5,7 +5,6 @@ package negotiation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -89,6 +88,9 @@ func (s *Service) peerKey(ses Session, doc *did.Document, now time.Time) error {
 	if !ok {
 		return refuse(envelope.CodeAgreementMismatch, "the agreement is not ours")
 	}
+	if _, ok := a.Session(peer); ok {
+		return nil // nothing is sealed to its document's key
+	}
 	if _, _, err := ses.sealedTo(doc, peer.KeyAgreementKID, now); err != nil {
 		return refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
 	}
@@ -148,6 +150,11 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 			return next, nil, err
 		}
 	}
+	if conv.Version == 0 && next.sealedKeys != nil && !next.Phase.Terminal() {
+		if err := tx.PutSessionKeys(next.ContextID, next.sealedKeys); err != nil {
+			return next, nil, err
+		}
+	}
 	if err := s.put(tx, conv, next, now); err != nil {
 		return next, nil, err
 	}
@@ -156,10 +163,14 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 
 // record is how a message of the peer is kept.
 func (in *inbound) record(ses Session, now time.Time) store.EnvelopeRecord {
-	return store.EnvelopeRecord{
+	rec := store.EnvelopeRecord{
 		Digest: in.env.Digest(), Own: ses.Self.String(), Peer: ses.Peer.String(), ContextID: ses.ContextID, Seq: in.env.Seq, Direction: store.In,
-		Bytes: in.raw, Created: now, Plaintext: in.opened.Body, Salt: in.opened.Salt[:],
+		Bytes: in.raw, Created: now,
 	}
+	if in.opened.Body != nil {
+		rec.Plaintext, rec.Salt = in.opened.Body, in.opened.Salt[:]
+	}
+	return rec
 }
 
 // outgoing is how a message of ours is kept: a vendor's as the answer to in, or to an earlier message.
@@ -178,7 +189,13 @@ func outgoing(ses Session, env *envelope.Envelope, opened envelope.Opened, in *i
 	return rec
 }
 
+// put stores the state. The end of a conversation is the end of its session keys.
 func (s *Service) put(tx store.Tx, conv *store.Conversation, next Session, now time.Time) error {
+	if next.Phase.Terminal() {
+		if err := tx.DeleteSessionKeys(next.ContextID); err != nil {
+			return err
+		}
+	}
 	state, err := json.Marshal(next)
 	if err != nil {
 		return err
@@ -222,17 +239,10 @@ func (s *Service) build(ctx context.Context, ses Session, d Draft, peer *did.Doc
 	}
 	var seal *envelope.SealTo
 	if d.Type != envelope.TypeMetaproto && d.carries != envelope.TypeMetaproto {
-		a := ses.Agreement()
-		if a == nil || peer == nil {
-			return nil, envelope.Opened{}, errors.New("negotiation: nothing is sealed without an agreement and the peer's document")
-		}
-		_, party, _ := a.Sides(ses.Self)
-		kid, key, err := ses.sealedTo(peer, party.KeyAgreementKID, now)
-		if err != nil {
-			return nil, envelope.Opened{}, refuse(envelope.CodeSuiteMismatch, "the peer's key-agreement key: %w", err)
+		if seal, err = s.sealing(ses, peer, now); err != nil {
+			return nil, envelope.Opened{}, err
 		}
 		draft.Agreement = ses.AgreementDigest()
-		seal = &envelope.SealTo{Suite: a.Candidate.HPKESuite, RecipientKID: kid, Key: key}
 	}
 	return envelope.Build(ctx, draft, keys.Binding, seal)
 }

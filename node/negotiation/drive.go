@@ -72,15 +72,19 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 		return "", err
 	}
 	keys, now, contextID := s.cfg.Keys(), s.cfg.Now(), envelope.NewID()
+	fresh, err := keys.newTalk(contextID)
+	if err != nil {
+		return "", err
+	}
 	meta, err := metaproto.New(metaproto.Config{
 		Role: metaproto.Initiator, ContextID: contextID, Self: s.self(), Peer: peer.ID(),
-		SigningKID: keys.Binding.KeyID(), KeyAgreementKID: keys.KeyAgreementKID,
+		SigningKID: keys.Binding.KeyID(), KeyAgreementKID: keys.KeyAgreementKID, Keys: fresh.keys,
 	}, s.cfg.Meta(), now)
 	if err != nil {
 		return "", err
 	}
 	ses := NewSession(message.Buyer, s.self(), peer.ID(), contextID, meta, now, s.cfg.Deadline)
-	ses.Needs = needs
+	ses.Needs, ses.sealedKeys = needs, fresh.sealed
 	next, fx, err := ses.Begin(s.cfg.Meta(), now)
 	if err != nil {
 		return "", err

@@ -261,7 +261,7 @@ func TestInvariant4_HostileVendor(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t).plain()
 			id := w.begin()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -408,7 +408,7 @@ func TestC11_RefusedBuyerEndsAndSaysSo(t *testing.T) {
 // TestInvariant2_VendorSpeaksOnceInItsTurn: the vendor cannot speak again before the buyer has, nor push a second answer.
 func TestInvariant2_VendorSpeaksOnceInItsTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t).plain()
 	id := w.begin()
 	var pushed error
 	w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
@@ -446,7 +446,7 @@ func TestN3_VendorsEquivocation(t *testing.T) {
 		phase negotiation.Phase
 	}{{message.Draft, negotiation.PhaseInForce}, {"", negotiation.PhaseFailed}} {
 		t.Run(string(tt.phase), func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t).plain()
 			id := w.begin()
 			w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
 				honest, err := deliver(raw)

@@ -217,7 +217,11 @@ func (s *Service) moves(in *inbound, ses Session, now time.Time) error {
 	if old := in.place(m.Old); old < 0 || old >= in.place(in.env.From.String()) {
 		return refuse(envelope.CodeWrongSender, "%s was never %s", in.env.From, contract.Echo(m.Old))
 	}
-	if _, err := hpke.NamedKey(in.peer, m.KeyAgreementKID, ses.suite(), now); err != nil {
+	_, err = hpke.NamedKey(in.peer, m.KeyAgreementKID, ses.suite(), now)
+	if err != nil { // the one that everybody has; for another suite sealedTo finds the key
+		_, err = hpke.NamedKey(in.peer, m.KeyAgreementKID, hpke.SuiteX25519, now)
+	}
+	if err != nil {
 		return refuse(envelope.CodeSuiteMismatch, "the key-agreement key that the move names: %w", err)
 	}
 	return nil
@@ -304,6 +308,9 @@ func addressOf(doc *did.Document, suite hpke.Suite, now time.Time) (*Address, er
 		return nil, err
 	}
 	kex, _, err := hpke.SelectKey(doc, suite, now)
+	if err != nil {
+		kex, _, err = hpke.SelectKey(doc, hpke.SuiteX25519, now)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,8 @@ func (w *world) move(p *party, cached bool) {
 	if p.former == nil {
 		p.former, p.oldKex = map[did.DID]*did.Document{}, map[string]did.PrivateKey{}
 	}
-	p.former[old], p.oldKex[p.kexID] = gone, p.kex
+	p.former[old], p.oldKex[p.kexID], p.oldKex[p.hybridID] = gone, p.kex, p.hybrid
+	p.hybridID = "" // the new document has no X-Wing key
 	p.id, p.doc, p.binding, p.signing, p.kex, p.kexID = next, doc, binding, key, kex, did.KeyID(next, "kex", kex.Public())
 	w.parties[next] = p
 	for _, other := range []*party{w.buyer, w.vendor} {

@@ -28,7 +28,9 @@ import (
 // Keys are what the node talks with.
 type Keys struct {
 	Binding         did.Signer // signs envelopes, contracts and activations
-	KeyAgreementKID string
+	KeyAgreementKID string     // the X25519 key that new conversations name
+	HybridKID       string     // the X-Wing key that they name beside it; "" for none
+	Vault           Vault      // seals session keys; nil: none are offered, and none can be opened
 	Opener          hpke.Opener
 	Document        *did.Document // the node's own, as published
 	// Owns says whether a DID is this node's own: the document's, or one that it has moved on from. Nil: only the document's.
@@ -444,14 +446,22 @@ func (s *Service) fresh(in *inbound, now time.Time) (store.Conversation, Session
 	if err := s.mayContract(in.replyTo()); err != nil {
 		return store.Conversation{}, Session{}, err
 	}
+	var fresh talk // under a former DID, with the key that everybody has
+	if env.To == keys.Document.ID() {
+		var err error
+		if fresh, err = keys.newTalk(env.ContextID); err != nil {
+			return store.Conversation{}, Session{}, err
+		}
+	}
 	meta, err := metaproto.New(metaproto.Config{
 		Role: metaproto.Responder, ContextID: env.ContextID, Self: env.To, Peer: env.From,
-		SigningKID: binding, KeyAgreementKID: kex,
+		SigningKID: binding, KeyAgreementKID: kex, Keys: fresh.keys,
 	}, s.cfg.Meta(), now)
 	if err != nil {
 		return store.Conversation{}, Session{}, err
 	}
 	ses := NewSession(message.Vendor, env.To, env.From, env.ContextID, meta, now, s.cfg.Deadline)
+	ses.sealedKeys = fresh.sealed
 	return s.conversation(ses), ses, nil
 }
 

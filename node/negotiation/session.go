@@ -84,6 +84,8 @@ type Session struct {
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
 
+	sealedKeys []byte // of a conversation that is not stored yet: its private session keys, for the store
+
 	agreed canon.Digest // of the agreement, which never changes; zero until it is asked for
 }
 
@@ -290,7 +292,7 @@ func (s Session) Round(body []byte, kid string, read []metaproto.Candidate, p me
 		a := s.Agreement()
 		fx.log(&s, ledger.MetaprotoAgreed, ledger.Agreement{
 			Digest: a.Digest(), ContractSchema: a.Candidate.ContractSchema, Suite: string(a.Candidate.HPKESuite),
-			Transport: a.Candidate.Transport, DataPlane: a.Candidate.DataPlane, Rounds: len(a.Rounds),
+			SessionKeys: a.Candidate.SessionKeys, Transport: a.Candidate.Transport, DataPlane: a.Candidate.DataPlane, Rounds: len(a.Rounds),
 		})
 	case meta.Phase == metaproto.PhaseRejected:
 		s = s.end(PhaseRejected, "NO_AGREEMENT", meta.Reason, &fx)

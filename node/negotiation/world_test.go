@@ -61,8 +61,9 @@ type party struct {
 	id, born                         did.DID // of now, and of the beginning
 	doc                              *did.Document
 	binding, second, human, recovery did.Signer
-	kex                              did.PrivateKey
-	kexID                            string
+	kex, hybrid                      did.PrivateKey
+	kexID, hybridID                  string
+	vault                            negotiation.Vault
 	path                             string
 	db                               *sqlite.DB
 	store                            store.Store // db, or what a test puts before it
@@ -153,13 +154,13 @@ func newParty(tb testing.TB, name string) *party {
 		return k
 	}
 	signing, second, human, recovery := key(did.Ed25519, "signing"), key(did.Ed25519, "extra"), key(did.Ed25519, "human"), key(did.Ed25519, "recovery")
-	p := &party{kex: key(did.X25519, "kex"), signing: signing}
+	p := &party{kex: key(did.X25519, "kex"), hybrid: key(did.XWing, "xwing"), vault: vault(name), signing: signing}
 	var err error
 	p.id, err = did.Parse("did:wba:" + name + ".test:agents:steward:e1_" + signing.Public().Thumbprint())
 	fatal(tb, err)
 	unsigned, err := did.BuildDocument(did.DocumentSpec{
 		ID: p.id, Binding: did.MethodSpec{Key: signing.Public()}, Signing: []did.MethodSpec{{Key: second.Public()}},
-		KeyAgreement: []did.MethodSpec{{Key: p.kex.Public()}}, Human: []did.MethodSpec{{Key: human.Public()}}, Recovery: []did.MethodSpec{{Key: recovery.Public()}},
+		KeyAgreement: []did.MethodSpec{{Key: p.kex.Public()}, {Key: p.hybrid.Public()}}, Human: []did.MethodSpec{{Key: human.Public()}}, Recovery: []did.MethodSpec{{Key: recovery.Public()}},
 	})
 	fatal(tb, err)
 	signer := func(role string, k did.PrivateKey) did.Signer {
@@ -174,7 +175,7 @@ func newParty(tb testing.TB, name string) *party {
 	fatal(tb, err)
 	_, err = p.doc.Verify(start)
 	fatal(tb, err)
-	p.kexID = did.KeyID(p.id, "kex", p.kex.Public())
+	p.kexID, p.hybridID = did.KeyID(p.id, "kex", p.kex.Public()), did.KeyID(p.id, "kex", p.hybrid.Public())
 	p.born = p.id
 	return p
 }
@@ -198,7 +199,7 @@ func (c *catalogue) Narrow(ask negotiation.Ask, draft contract.Scope, now time.T
 func (c *catalogue) terms(ask negotiation.Ask, now time.Time) policy.Terms {
 	t := policy.Terms{
 		Classes:   map[string]string{"region": "public", "order_value": "business", "order_date": "public", "customer_email": "pii"},
-		DataPlane: contract.DataPlane{DID: "did:wba:data.vendor.test", URL: "https://data.vendor.test/mcp"}, Now: now,
+		DataPlane: contract.DataPlane{DID: "did:wba:data.vendor.test", URL: "https://data.vendor.test/mcp"}, Version: ask.Version, Now: now,
 	}
 	if ask.Scope.Dataset == "orders" {
 		t.Schema = c.schema
@@ -247,10 +248,10 @@ func (w *world) close() {
 
 // keys are those of the moment.
 func (p *party) keys() negotiation.Keys {
-	ring := map[string]did.PrivateKey{p.kexID: p.kex}
+	ring := map[string]did.PrivateKey{p.kexID: p.kex, p.hybridID: p.hybrid}
 	maps.Copy(ring, p.oldKex)
 	return negotiation.Keys{
-		Binding: p.binding, KeyAgreementKID: p.kexID, Document: p.doc, Opener: hpke.NewKeyring(ring),
+		Binding: p.binding, KeyAgreementKID: p.kexID, HybridKID: p.hybridID, Vault: p.vault, Document: p.doc, Opener: hpke.NewKeyring(ring),
 		Owns:   func(id did.DID) bool { return p.former[id] != nil },
 		Former: func(id did.DID) *did.Document { return p.former[id] },
 	}

@@ -31,6 +31,7 @@
 //	Tasks          PutTask GetTask ListTasks
 //	Pushes         PutPush GetPush ListPushes DeletePush DuePushes MarkPush
 //	Equivocations  PutEquivocation ListEquivocations
+//	SessionKeys    PutSessionKeys GetSessionKeys DeleteSessionKeys
 //	Successions    PutSuccession OverruleSuccession GetSuccession Lineage
 //	Notices        PutNotice GetNotice ListNotices DeleteNoticesBefore KnowsPeer
 //
@@ -89,6 +90,7 @@ type Tx interface {
 	Tasks
 	Pushes
 	Equivocations
+	SessionKeys
 	Successions
 	Notices
 }
@@ -388,4 +390,18 @@ type Equivocation struct {
 type Equivocations interface {
 	PutEquivocation(e Equivocation) error
 	ListEquivocations(own, peer string) ([]Equivocation, error) // peer "": all
+}
+
+// MaxSessionKeys bounds the sealed session keys of one conversation, in bytes.
+const MaxSessionKeys = 4096
+
+// SessionKeys keeps the private session keys of conversations, sealed by whoever puts them. They are gone when the conversation
+// ends: a deletion overwrites them in the file that the store is in. What was written of them to the file system besides (a log
+// that is not merged yet, a copy, a backup) is not reached by it; see the implementation.
+type SessionKeys interface {
+	// PutSessionKeys is write-once. ErrConflict when the conversation has some.
+	PutSessionKeys(contextID string, sealed []byte) error
+	GetSessionKeys(contextID string) ([]byte, error) // ErrNotFound
+	// DeleteSessionKeys is no error when there are none.
+	DeleteSessionKeys(contextID string) error
 }

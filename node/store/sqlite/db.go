@@ -21,6 +21,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -70,7 +71,8 @@ type DB struct {
 	nonces              NonceLimits
 
 	handle *sql.DB
-	write  *pool // one connection: updates of this process queue here and not in SQLite's busy handler
+	scrub  atomic.Bool // see Scrub
+	write  *pool       // one connection: updates of this process queue here and not in SQLite's busy handler
 	read   *pool
 }
 
@@ -160,7 +162,8 @@ func (db *DB) Close() error {
 //
 // mode=rw: SQLite itself must not create what is missing. synchronous=FULL: in WAL mode, NORMAL would lose the last commits
 // in a power cut. trusted_schema=OFF and cell_size_check: the file may come from a backup that others had. secure_delete=ON:
-// deleted answers are overwritten, not only forgotten; the write-ahead log holds older pages until its next checkpoint.
+// deleted answers and session keys are overwritten, not only forgotten; the write-ahead log holds older pages until its next
+// checkpoint, or Scrub.
 func dsn(path string, maxBytes int64) string {
 	q := url.Values{"mode": {"rw"}, "_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),

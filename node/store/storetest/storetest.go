@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Equivocations", equivocations},
 		{"Successions", successions},
 		{"Notices", notices},
+		{"SessionKeys", sessionKeys},
 		{"Rollback", rollback},
 		{"AfterTheEnd", afterTheEnd},
 		{"ViewIsReadOnly", viewIsReadOnly},
