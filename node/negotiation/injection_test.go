@@ -139,17 +139,17 @@ func TestInvariant5_InjectionWidensNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range slices.Concat(injections, hidden) {
+	for _, text := range slices.Concat(injections, hidden[:2]) {
 		t.Run("rationale", func(t *testing.T) { offered(t, *scope(), text) })
 	}
-	for _, text := range slices.Concat(injections[:4], hidden) {
+	for _, text := range slices.Concat(injections[:2], hidden) {
 		t.Run("purpose", func(t *testing.T) {
 			s := *scope()
 			s.Purpose = text
 			offered(t, s, "")
 		})
 	}
-	for _, text := range slices.Concat(injections[9:], hidden[:2]) {
+	for _, text := range slices.Concat(injections[9:], hidden[:1]) {
 		t.Run("column", func(t *testing.T) {
 			s := *scope()
 			s.Columns = append(s.Columns, text)
