@@ -42,6 +42,7 @@ require (
 	github.com/a2aproject/a2a-go v0.3.15 // indirect
 	github.com/apache/arrow-go/v18 v18.5.1 // indirect
 	github.com/cedar-policy/cedar-go v1.9.2 // indirect
+	github.com/coder/websocket v1.8.15 // indirect
 	github.com/duckdb/duckdb-go-bindings v0.10506.0 // indirect
 	github.com/duckdb/duckdb-go-bindings/lib/darwin-amd64 v0.10506.0 // indirect
 	github.com/duckdb/duckdb-go-bindings/lib/darwin-arm64 v0.10506.0 // indirect

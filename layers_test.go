@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"node/internal/...", "node/harden", "node/signer/..."},
 	{"node/envelope"},
 	{"node/contract"},
-	{"node/dataset/...", "node/datatools", "node/mcphttp"},
+	{"node/dataset/...", "node/datatools", "node/mcphttp", "node/cedar"},
 	{"node/ledger/..."},
 	{"node/store/..."},
 	{"node/succession", "node/notice", "node/delegation"},

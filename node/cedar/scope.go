@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cedar
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/treaty-node/treaty/node/contract"
+)
+
+// Question is a scope that would be granted to a company.
+type Question struct {
+	Who     Company
+	Schema  *contract.Schema  // of the scope's dataset
+	Classes map[string]string // of its columns
+}
+
+// Narrow takes out of a scope what the policies do not permit, and says what, with the policy that decided. Per-use grants lose
+// single uses and operations. Where the scope has none, a column stands for every use: an operation goes where no column that
+// it fits may be used with it, and a column goes where any remaining use of it is denied. scope is not changed.
+func (p *Policy) Narrow(scope contract.Scope, q Question) (contract.Scope, []contract.Removal) {
+	if p == nil {
+		return scope, nil
+	}
+	s := scope.Clone()
+	n := &narrowing{p: p, q: q, s: &s, terms: Terms{s.Purpose, s.RetentionDays, s.MinGroupSize}}
+	n.operations()
+	s.Columns = slices.DeleteFunc(s.Columns, n.column)
+	s.ColumnGrants = slices.DeleteFunc(s.ColumnGrants, func(g contract.ColumnGrant) bool { return !slices.Contains(s.Columns, g.Column) })
+	return s, n.removed
+}
+
+type narrowing struct {
+	p       *Policy
+	q       Question
+	s       *contract.Scope
+	terms   Terms
+	removed []contract.Removal
+}
+
+func (n *narrowing) ask(use, column string) Ruling {
+	return n.p.Decide(n.q.Who, use, Column{n.s.Dataset, column, n.q.Classes[column]}, n.terms)
+}
+
+func (n *narrowing) remove(what, asked string, r Ruling, why string) {
+	n.removed = append(n.removed, contract.Removal{What: what, Asked: asked, Rule: r.Name(), Why: why})
+}
+
+// fits says whether an operation can be applied to a column at all.
+func (n *narrowing) fits(op, column string) bool {
+	c, ok := n.q.Schema.Column(column)
+	if !ok {
+		return false
+	}
+	t, ok := contract.ParseType(c.Type)
+	return ok && contract.OperationFits(op, t)
+}
+
+// operations takes away what no column may be used with.
+func (n *narrowing) operations() {
+	n.s.Operations = slices.DeleteFunc(n.s.Operations, func(op string) bool {
+		var last Ruling
+		for _, column := range n.s.Columns {
+			if n.fits(op, column) {
+				if last = n.ask(op, column); last.Allowed {
+					return false
+				}
+			}
+		}
+		if last == (Ruling{}) && !slices.ContainsFunc(n.s.Columns, func(c string) bool { return n.fits(op, c) }) {
+			return false // no column to ask about: what it cannot be applied to it does not reveal
+		}
+		n.remove("operation", op, last, "no column may be used with it")
+		return true
+	})
+	for i := range n.s.ColumnGrants {
+		g := &n.s.ColumnGrants[i]
+		g.Operations = slices.DeleteFunc(g.Operations, func(op string) bool { return !slices.Contains(n.s.Operations, op) })
+	}
+}
+
+// column narrows one column and says whether it goes.
+func (n *narrowing) column(name string) bool {
+	if i := slices.IndexFunc(n.s.ColumnGrants, func(g contract.ColumnGrant) bool { return g.Column == name }); i >= 0 {
+		return n.grant(&n.s.ColumnGrants[i])
+	}
+	g, _ := n.s.Grant(name)
+	for _, use := range append([]string{Filter, Group}, g.Operations...) {
+		if use != Filter && use != Group && !n.fits(use, name) {
+			continue
+		}
+		if r := n.ask(use, name); !r.Allowed {
+			n.remove("column", name, r, "the column may not be used for "+use)
+			return true
+		}
+	}
+	return false
+}
+
+// grant narrows a column's own grant and says whether nothing remains of it.
+func (n *narrowing) grant(g *contract.ColumnGrant) bool {
+	var last Ruling
+	denied := []string{}
+	g.Operations = slices.DeleteFunc(g.Operations, func(op string) bool {
+		r := n.ask(op, g.Column)
+		if !r.Allowed {
+			last, denied = r, append(denied, op)
+		}
+		return !r.Allowed
+	})
+	g.Uses = slices.DeleteFunc(g.Uses, func(use string) bool {
+		if use == contract.UseAggregate {
+			return len(g.Operations) == 0
+		}
+		r := n.ask(use, g.Column)
+		if !r.Allowed {
+			last, denied = r, append(denied, use)
+		}
+		return !r.Allowed
+	})
+	switch {
+	case len(g.Uses) == 0:
+		n.remove("column", g.Column, last, "the column may not be used for "+strings.Join(denied, ", "))
+		return true
+	case len(denied) > 0:
+		n.removed = append(n.removed, contract.Removal{
+			What: "column", Asked: g.Column, Offered: g.Column, Rule: last.Name(), Why: "the column may not be used for " + strings.Join(denied, ", "),
+		})
+	}
+	return false
+}
+
+// Use is one use of one column by a query.
+type Use struct{ Use, Column string }
+
+// Uses lists what a request does with columns, and what the contract's row filter does with them: what it lets through tells
+// about the column. Every use is there once.
+func Uses(req *contract.Request, rowFilter []contract.Condition) []Use {
+	out := make([]Use, 0, 16)
+	add := func(use, column string) {
+		if u := (Use{use, column}); column != "" && !slices.Contains(out, u) {
+			out = append(out, u)
+		}
+	}
+	for _, a := range req.Aggregates {
+		add(a.Op, a.Column)
+	}
+	for _, g := range req.GroupBy {
+		add(Group, g)
+	}
+	for _, f := range req.Filters {
+		add(Filter, f.Column)
+	}
+	for _, f := range rowFilter {
+		add(Filter, f.Column)
+	}
+	return out
+}
