@@ -56,6 +56,8 @@ type Config struct {
 	Datasets string `yaml:"datasets,omitempty"`
 	// Policy names the vendor's policy file: what may be granted.
 	Policy string `yaml:"policy,omitempty"`
+	// Cedar names a file of Cedar policies that narrow every offer further (vendor).
+	Cedar string `yaml:"cedar,omitempty"`
 	// Needs names the buyer's needs file, used when a negotiation names none.
 	Needs     string    `yaml:"needs,omitempty"`
 	DataPlane DataPlane `yaml:"data_plane,omitempty"`

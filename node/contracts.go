@@ -250,3 +250,9 @@ func (n *Node) schemaOf(ctx context.Context, c *contract.Contract, role string) 
 	}
 	return s
 }
+
+// lineage is the verified line of a DID.
+func (n *Node) lineage(id string) (line []string, err error) {
+	err = n.db.View(n.life, func(tx store.Tx) (err error) { line, err = tx.Lineage(id); return err })
+	return line, err
+}

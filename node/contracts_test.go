@@ -5,12 +5,15 @@ package node_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/clock"
@@ -264,4 +267,55 @@ func (c *company) notify(t *testing.T, to, kind string, data any) ledger.NoticeR
 		t.Fatal(err)
 	}
 	return ledger.NoticeReply{Kind: kind, OK: a.OK, Code: a.Code, Text: a.Text}
+}
+
+// TestCedar_NarrowsOffers: what the policy file forbids is not offered, whoever decided, and the rule is named.
+func TestCedar_NarrowsOffers(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	rules := `@id("default") permit (principal, action, resource);
+@id("no-dates") forbid (principal in Domain::"buyercorp.test", action == Action::"group", resource == Column::"orders.order_date");`
+	if err := os.WriteFile(filepath.Join(vendorDir, "policy.cedar"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.OpenFile(filepath.Join(vendorDir, node.ConfigFile), os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.WriteString("\ncedar: policy.cedar\n"); err != nil || config.Close() != nil {
+		t.Fatal(err)
+	}
+	vendor, buyer := start(t, vendorDir), start(t, buyerDir)
+	n, err := buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: "vendorcorp.test", Needs: strings.Replace(needsYAML, "[region, order_value, order_date]", "[region, order_value]", 1) + "\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n = buyer.wait(t, n.ContextID); n.Phase != "in_force" {
+		vendor.dump(t)
+		t.Fatalf("phase %s: %s %s", n.Phase, n.Code, n.Reason)
+	}
+	needs := strings.Replace(strings.Replace(needsYAML, "order_value, order_date]", "order_value]", 1), "[customer_email]", "[order_date]", 1)
+	if n, err = buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: "vendorcorp.test", Needs: needs}); err != nil {
+		t.Fatal(err)
+	}
+	n = buyer.wait(t, n.ContextID)
+	found := false
+	for _, r := range n.Offer.Removed {
+		found = found || r.What == "column" && r.Asked == "order_date" && r.Rule == "cedar:no-dates"
+	}
+	if !found || n.Phase != "in_force" {
+		t.Errorf("phase %s, removed %+v", n.Phase, n.Offer.Removed)
+	}
+	// Why, afterwards: the contract decides, and the policy says what would be offered.
+	x, err := vendor.Explain(t.Context(), httpapi.QueryRequest{
+		ContractID: n.ContractID, Aggregates: []contract.Aggregate{{Op: "count"}}, GroupBy: []string{"order_date"}, Filters: []contract.Condition{}, OrderBy: []contract.Order{},
+	})
+	if err != nil || x.Allowed || len(x.Steps) != 2 || x.Steps[0].Rule != "SCOPE_DENIED" || x.Steps[1].Rule != "cedar:no-dates" {
+		t.Errorf("%+v %v", x, err)
+	}
+	x, err = buyer.Explain(t.Context(), httpapi.QueryRequest{
+		ContractID: n.ContractID, Aggregates: []contract.Aggregate{{Op: "count"}}, GroupBy: []string{"region"}, Filters: []contract.Condition{}, OrderBy: []contract.Order{},
+	})
+	if err != nil || !x.Allowed {
+		t.Errorf("%+v %v", x, err)
+	}
 }

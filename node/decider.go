@@ -16,7 +16,6 @@ import (
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/negotiation/decider"
-	"github.com/treaty-node/treaty/node/negotiation/policy"
 )
 
 // Decider says who decides in negotiations, within policy and needs. Without it code decides alone.
@@ -196,11 +195,6 @@ func (n *Node) concludeAll(ctx context.Context) error {
 		n.conclude(id)
 	}
 	return err
-}
-
-// Narrow implements [negotiation.Narrower].
-func (c *catalogue) Narrow(ask negotiation.Ask, draft contract.Scope, now time.Time) policy.Outcome {
-	return c.policy.Narrow(ask.Scope, draft, c.terms(ask, now))
 }
 
 // decider asks whether the model can be reached.

@@ -200,6 +200,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 		if n.offer, err = loadCatalogue(n.dir, n.cfg); err != nil {
 			return usageError(err)
 		}
+		n.offer.lineage = n.lineage
 	}
 	nego := negotiation.Config{
 		Keys: n.keys, Store: n.db, Resolver: n.resolver,

@@ -26,23 +26,11 @@ func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.Query
 	if err != nil {
 		return httpapi.QueryResult{}, err
 	}
-	if q.Purpose == "" {
-		q.Purpose = c.Purpose
-	}
-	if q.Dataset == "" {
-		q.Dataset = c.Dataset
-	}
-	ask := contract.Request{
-		ContractID: c.ID, Purpose: q.Purpose, Dataset: q.Dataset, Aggregates: q.Aggregates, GroupBy: q.GroupBy, Filters: q.Filters, OrderBy: q.OrderBy, Limit: q.Limit,
-		GroupByDate: q.GroupByDate, Where: q.Where, Having: q.Having, Offset: q.Offset, Select: q.Select,
-	}
+	ask := requestOf(c, q)
 	if ask.Rows() && (len(q.Aggregates)+len(q.GroupBy)+len(q.GroupByDate)+len(q.Having) > 0) {
 		return httpapi.QueryResult{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "a query asks for rows or for aggregates, not for both"}
 	}
-	req := datatools.Input(ask).Request(n.self().String())
-	if ask.Rows() {
-		req = datatools.Selection(ask).Request(n.self().String())
-	}
+	req := asSent(ask, n.self().String())
 	a, err := n.ask(ctx, c, req)
 	if err != nil {
 		return httpapi.QueryResult{}, queryError(err)
@@ -62,6 +50,28 @@ func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.Query
 		out.Columns = append(out.Columns, col.Name)
 	}
 	return out, nil
+}
+
+// requestOf is a query under a contract; what it leaves open is as the contract says.
+func requestOf(c *contract.Contract, q httpapi.QueryRequest) contract.Request {
+	if q.Purpose == "" {
+		q.Purpose = c.Purpose
+	}
+	if q.Dataset == "" {
+		q.Dataset = c.Dataset
+	}
+	return contract.Request{
+		ContractID: c.ID, Purpose: q.Purpose, Dataset: q.Dataset, Aggregates: q.Aggregates, GroupBy: q.GroupBy, Filters: q.Filters, OrderBy: q.OrderBy, Limit: q.Limit,
+		GroupByDate: q.GroupByDate, Where: q.Where, Having: q.Having, Offset: q.Offset, Select: q.Select,
+	}
+}
+
+// asSent is a request in the form in which the data plane gets it.
+func asSent(r contract.Request, caller string) contract.Request {
+	if r.Rows() {
+		return datatools.Selection(r).Request(caller)
+	}
+	return datatools.Input(r).Request(caller)
 }
 
 // queryError says who decided what, if anybody did.

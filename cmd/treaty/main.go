@@ -104,7 +104,7 @@ func (c *cli) root() *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(), c.proxyCmd(),
-		c.askCmd(), c.datasetsCmd(), c.keysCmd(), c.rotateCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
+		c.askCmd(), c.datasetsCmd(), c.policyCmd(), c.keysCmd(), c.rotateCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
 	for _, sub := range root.Commands() {
 		group(sub)

@@ -131,29 +131,24 @@ func (n *narrowing) grant(g *contract.ColumnGrant) bool {
 	return false
 }
 
-// Use is one use of one column by a query.
-type Use struct{ Use, Column string }
-
-// Uses lists what a request does with columns, and what the contract's row filter does with them: what it lets through tells
-// about the column. Every use is there once.
-func Uses(req *contract.Request, rowFilter []contract.Condition) []Use {
-	out := make([]Use, 0, 16)
-	add := func(use, column string) {
-		if u := (Use{use, column}); column != "" && !slices.Contains(out, u) {
-			out = append(out, u)
+// Request rules on every use of a column by a request, and by the contract's row filter: what that lets through tells about
+// the column. It stops at the first that is denied, and returns that use.
+func (p *Policy) Request(who Company, req *contract.Request, rowFilter []contract.Condition, classes func(column string) string, t Terms) (contract.ColumnUse, Ruling) {
+	last := Ruling{Allowed: true}
+	if p == nil {
+		return contract.ColumnUse{}, last
+	}
+	uses := req.ColumnUses()
+	for _, f := range rowFilter {
+		uses = append(uses, contract.ColumnUse{Use: Filter, Column: f.Column})
+	}
+	for i, u := range uses {
+		if slices.Contains(uses[:i], u) {
+			continue
+		}
+		if last = p.Decide(who, u.Use, Column{req.Dataset, u.Column, classes(u.Column)}, t); !last.Allowed {
+			return u, last
 		}
 	}
-	for _, a := range req.Aggregates {
-		add(a.Op, a.Column)
-	}
-	for _, g := range req.GroupBy {
-		add(Group, g)
-	}
-	for _, f := range req.Filters {
-		add(Filter, f.Column)
-	}
-	for _, f := range rowFilter {
-		add(Filter, f.Column)
-	}
-	return out
+	return contract.ColumnUse{}, last
 }

@@ -118,6 +118,9 @@ func (c *call) decide() (*query.Plan, contract.Decision) {
 	if why := s.opts.Ceiling.refuses(set, &c.req, granted.RowFilter); why != "" {
 		return nil, contract.Refusal(contract.ScopeDenied, granted, why)
 	}
+	if why := s.opts.Ceiling.forbids(set, &c.req, granted); why != "" {
+		return nil, contract.Refusal(contract.ScopeDenied, granted, why)
+	}
 	if own := s.digests[c.req.Dataset]; !own.Equal(granted.SchemaDigest) {
 		return nil, contract.Refusal(contract.ScopeDenied, granted, "the dataset's schema is not the one that was agreed on; negotiate again")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/treaty-node/treaty/node/cedar"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataset"
 )
@@ -26,6 +27,8 @@ type Ceiling struct {
 	MaxRows int64 `yaml:"max_rows,omitempty"`
 	// Most millionths of epsilon under one contract are those of this decimal; empty: as many as the contract says.
 	MaxEpsilon string `yaml:"max_epsilon,omitempty"`
+	// Cedar are policies that every use of a column must pass as well; nil: none.
+	Cedar *cedar.Policy `yaml:"-"`
 }
 
 // check refuses a ceiling that names what is not there: a misspelt name would protect nothing.
@@ -45,6 +48,11 @@ func (c *Ceiling) check(datasets dataset.Config) error {
 			if _, ok := d.Columns[name]; !ok {
 				return fmt.Errorf("%w: ceiling.deny_columns.%s: there is no column %q", ErrOptions, id, name)
 			}
+		}
+	}
+	if c.Cedar != nil {
+		for _, f := range c.Cedar.Check(datasets) {
+			return fmt.Errorf("%w: cedar: %s", ErrOptions, f)
 		}
 	}
 	return nil
@@ -104,23 +112,10 @@ func (c *Ceiling) refuses(d dataset.Dataset, req *contract.Request, rowFilter []
 	if req.Rows() && !c.AllowRows {
 		return "rows never leave this data plane"
 	}
-	names := append(make([]string, 0, 16), req.Select...)
-	for _, a := range req.Aggregates {
-		if a.Column != "" {
-			names = append(names, a.Column)
-		}
+	names := make([]string, 0, 16)
+	for _, u := range req.ColumnUses() {
+		names = append(names, u.Column)
 	}
-	names = append(names, req.GroupBy...)
-	for _, g := range req.GroupByDate {
-		names = append(names, g.Column)
-	}
-	for _, f := range req.Filters {
-		names = append(names, f.Column)
-	}
-	req.Where.Conditions(func(f contract.Condition) bool {
-		names = append(names, f.Column)
-		return true
-	})
 	for _, f := range rowFilter {
 		names = append(names, f.Column)
 	}

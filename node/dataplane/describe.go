@@ -136,7 +136,10 @@ func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*c
 // grant is what a contract lets its buyer use here: a column that the ceiling keeps back is not shown.
 func (s *Service) grant(c *contract.Contract) datatools.Grant {
 	g := datatools.GrantOf(c)
-	kept := func(name string) bool { return s.opts.Ceiling.why(s.opts.Datasets[c.Dataset], c.Dataset, name) != "" }
+	set := s.opts.Datasets[c.Dataset]
+	kept := func(name string) bool {
+		return s.opts.Ceiling.why(set, c.Dataset, name) != "" || s.opts.Ceiling.useless(set, name, c)
+	}
 	g.Columns, g.Readable = slices.DeleteFunc(slices.Clone(g.Columns), kept), slices.DeleteFunc(slices.Clone(g.Readable), kept)
 	if !s.opts.Ceiling.AllowRows {
 		g.Readable = nil

@@ -214,6 +214,7 @@ type Admin interface {
 	IdentityAdmin
 	LifecycleAdmin
 	AskAdmin
+	PolicyAdmin
 }
 
 const (
@@ -243,6 +244,7 @@ func adminRouter(a Admin) *mux.Router {
 	})
 	identityRoutes(a, get, post)
 	lifecycleRoutes(a, get, post)
+	policyRoutes(a, post)
 	post("/negotiations", func(r *http.Request) (any, error) {
 		var req NegotiateRequest
 		if err := decode(r, &req); err != nil {

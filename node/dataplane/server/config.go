@@ -18,6 +18,7 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver/fetch"
+	"github.com/treaty-node/treaty/node/cedar"
 	"github.com/treaty-node/treaty/node/dataplane"
 	"github.com/treaty-node/treaty/node/dataset"
 	"github.com/treaty-node/treaty/node/internal/keystore"
@@ -51,6 +52,8 @@ type File struct {
 	// NoiseSecret names the file whose content seeds the noise of contracts that want it; made when it is not there. Without
 	// one, nothing leaves under such contracts.
 	NoiseSecret string `yaml:"noise_secret,omitempty"`
+	// Cedar names a file of Cedar policies that stand beside the ceiling, read at the start.
+	Cedar string `yaml:"cedar,omitempty"`
 	// Trust says whose calls are looked at; without it everybody's, since a contract decides.
 	Trust  *trust.Policy `yaml:"trust,omitempty"`
 	Limits Limits        `yaml:"limits,omitempty"`
@@ -214,6 +217,15 @@ func (c *Config) check(now time.Time) error {
 	}
 	if len(c.Sets) == 0 {
 		return errors.New("datasets: there is none")
+	}
+	if c.Cedar != "" {
+		rules, err := os.ReadFile(c.Path(c.Cedar))
+		if err != nil {
+			return fmt.Errorf("cedar: %w", err)
+		}
+		if c.Ceiling.Cedar, err = cedar.Parse(c.Cedar, rules); err != nil {
+			return err
+		}
 	}
 	if len(c.Vendors) == 0 {
 		return errors.New("vendors: at least one is needed")

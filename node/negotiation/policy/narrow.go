@@ -331,6 +331,24 @@ func (n *narrowing) version() int {
 	return 0
 }
 
+// Reduce makes the offer of an outcome that grants only scope, which is narrower than what it
+// granted, for the reasons given. What is left must still be of use.
+func (o Outcome) Reduce(scope contract.Scope, removed []contract.Removal, schema *contract.Schema) Outcome {
+	if o.Rejected() || len(removed) == 0 {
+		return o
+	}
+	n := narrowing{removed: append(slices.Clone(o.Offer.Removed), removed...), overruled: o.Overruled}
+	if why := useless(scope, schema); why != "" {
+		return n.reject(CodeNothingLeft, why)
+	}
+	offer := *o.Offer
+	offer.Scope, offer.Removed = scope, n.removed[:min(len(n.removed), contract.MaxRemovals)]
+	if err := offer.Validate(); err != nil || !offer.Scope.Within(&o.Offer.Scope) {
+		return n.reject(CodeDeciderFailed, "the offer would be invalid")
+	}
+	return Outcome{Offer: &offer, Overruled: o.Overruled}
+}
+
 func quoted(names []string) string {
 	const shown = 10
 	out := make([]string, 0, shown)
