@@ -320,6 +320,9 @@ func (n *Node) move(ctx context.Context, id *identity, s *successor, req httpapi
 	if next.Keys, err = keyStates(nil, next.Agent, now); err != nil {
 		return none, err
 	}
+	if req.Compromised {
+		endAll(next.Former, now)
+	}
 	if _, err := formerDocuments(&next, doc); err != nil {
 		return none, err
 	}
@@ -381,6 +384,19 @@ func pastKeys(states map[string]store.OwnKey, doc *did.Document, until, now time
 		past[m.ID] = k
 	}
 	return past
+}
+
+// endAll ends the keys of all former DIDs: whoever has one of this node's keys may have the others.
+func endAll(former []store.Former, now time.Time) {
+	for i := range former {
+		former[i].Keys = maps.Clone(former[i].Keys)
+		for kid, k := range former[i].Keys {
+			if k.State == store.KeyRetiring {
+				k.State, k.Until = store.KeyRetired, now
+				former[i].Keys[kid] = k
+			}
+		}
+	}
 }
 
 // catchUp follows the folder's documents from the store's DID to the folder's: the store is a backup from before the moves. What

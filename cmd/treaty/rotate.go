@@ -27,7 +27,7 @@ func (c *cli) rotateCmd() *cobra.Command {
 			"Exit code 3: another rotation was faster, and nothing was changed by this one.",
 		Example: "  treaty rotate key-agreement\n  treaty rotate recovery --key-out offline/recovery-2.age --passphrase-file pass.txt",
 	}
-	cmd.AddCommand(c.rotateBindingCmd())
+	cmd.AddCommand(c.rotateBindingCmd(&now))
 	cmd.PersistentFlags().BoolVar(&now, "now", false, "end the old key at once: somebody else may have it. What is under way with it fails")
 	for _, k := range []struct{ kind, short string }{
 		{httpapi.RotateKeyAgreement, "New key that peers seal messages to"},

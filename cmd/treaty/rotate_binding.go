@@ -27,7 +27,7 @@ type move struct {
 	recovery, passphrase string // files
 }
 
-func (c *cli) rotateBindingCmd() *cobra.Command {
+func (c *cli) rotateBindingCmd(now *bool) *cobra.Command {
 	var m move
 	cmd := &cobra.Command{
 		Use:   httpapi.RotateBinding,
@@ -41,7 +41,12 @@ func (c *cli) rotateBindingCmd() *cobra.Command {
 		Example: "  treaty rotate binding\n  treaty rotate binding --compromised --since 2026-11-28T00:00:00Z\n" +
 			"  treaty rotate binding --recovery-key offline/recovery.age --passphrase-file pass.txt",
 		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error { return c.rotateBinding(cmd.Context(), m) }),
+		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+			if *now {
+				return usage("a binding key that somebody else may have is replaced with --compromised, not with --now")
+			}
+			return c.rotateBinding(cmd.Context(), m)
+		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&m.compromised, "compromised", false, "somebody else may have the old key: no grace period, and counterparties are told so")
