@@ -45,6 +45,9 @@ func (n *Node) AskNotice(ctx context.Context, to did.DID, kind string, data any)
 	return n.notices.Ask(ctx, notice.Outgoing{Peer: to, Kind: kind, Data: data})
 }
 
+// SpeaksAs says whether the node may sign as that DID in a transaction.
+func (n *Node) SpeaksAs(tx store.Tx, id did.DID) error { return n.speaksAs(tx, id) }
+
 // Signed is the client whose requests the node signs.
 func (n *Node) Signed() *http.Client { return n.signed }
 

@@ -129,6 +129,11 @@ func (n *Node) tidy(id *identity) error {
 
 // keys is what negotiations talk with now.
 func (n *Node) keys() negotiation.Keys {
+	if n.stale.Swap(false) {
+		if err := n.refresh(n.life); err != nil { // signing will be refused again
+			n.log.Error("own identity", "err", err)
+		}
+	}
 	id := n.id()
 	return negotiation.Keys{
 		Binding: id.binding, KeyAgreementKID: id.keyAgreement(hpke.SuiteX25519, n.clock.Now(), n.cfg.Rotation.Settle),
@@ -136,6 +141,20 @@ func (n *Node) keys() negotiation.Keys {
 		Opener: opener{n, id}, Document: id.agent,
 		Owns: id.owns, Former: id.formerOf,
 	}
+}
+
+// speaksAs says, in a transaction that stores what the node signs, whether the keys that this process has are those in force: no
+// other process can retire them before the transaction ends. store.ErrConflict when they are not.
+func (n *Node) speaksAs(tx store.Tx, self did.DID) error {
+	version, err := store.IdentityVersion(tx)
+	if err != nil {
+		return err
+	}
+	if id := n.id(); version != id.rec.Version || self != id.agent.ID() {
+		n.stale.Store(true)
+		return fmt.Errorf("%w: another process has changed this node's identity", store.ErrConflict)
+	}
+	return nil
 }
 
 // settled says whether a key has been published for long enough to be used.

@@ -21,6 +21,7 @@ import (
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/store"
 )
 
 func formerPath(dir string, id did.DID) string {
@@ -282,6 +283,20 @@ func TestMove_TwoProcesses(t *testing.T) {
 	if code, _ := served(t, b, must[did.DID](t)(did.Parse(r.DID)).DocumentURL()); code != 200 {
 		t.Errorf("b answers %d for the new document", code)
 	}
+	// What b was about to sign under the old DID in a transaction of its own is not stored.
+	speaks := func(n *node.Node, id did.DID) error {
+		return n.Store().Update(t.Context(), func(tx store.Tx) error { return n.SpeaksAs(tx, id) })
+	}
+	third := rotate(t, a, httpapi.RotateBinding)
+	for _, id := range []string{r.PreviousDID, r.DID} {
+		if err := speaks(b, must[did.DID](t)(did.Parse(id))); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("b may sign as %s: %v", id, err)
+		}
+	}
+	if k := b.Talking(); k.Document.ID().String() != third.DID || speaks(b, k.Document.ID()) != nil {
+		t.Errorf("b speaks as %s", k.Document.ID())
+	}
+	r = third
 	if kid := b.RequestSigner().KeyID(); kid != r.KID {
 		t.Errorf("b signs with %s", kid)
 	}
@@ -306,7 +321,7 @@ func TestMove_TwoProcesses(t *testing.T) {
 			}
 		}
 	}
-	if signing := keyFiles(t, dir)[keystore.Signing]; lost != 1 || len(signing) != 1 || len(eventsOf(t, a, ledger.IdentityMoved)) != 2 {
+	if signing := keyFiles(t, dir)[keystore.Signing]; lost != 1 || len(signing) != 1 || len(eventsOf(t, a, ledger.IdentityMoved)) != 3 {
 		t.Errorf("%d lost, %d signing keys are left", lost, len(signing))
 	}
 }

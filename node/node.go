@@ -103,6 +103,8 @@ type Node struct {
 	unwritable atomic.Bool // the last attempt to write the store on our own account failed
 	agent      *a2a.Server
 
+	// stale: the store has another identity than this process, as a transaction has seen.
+	stale atomic.Bool
 	// outdated is who has said that this node's DID has a successor, "" when nobody has.
 	outdated atomic.Pointer[string]
 
@@ -203,7 +205,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 		n.offer.lineage = n.lineage
 	}
 	nego := negotiation.Config{
-		Keys: n.keys, Store: n.db, Resolver: n.resolver,
+		Keys: n.keys, Speaks: n.speaksAs, Store: n.db, Resolver: n.resolver,
 		Contracts: n.trust.MayContract,
 		Meta:      n.cfg.MetaPolicy, Connector: n, Now: n.clock.Now, Skew: skew,
 		Lifetime: n.cfg.Limits.MessageLifetime, Deadline: n.cfg.Limits.NegotiationTimeout, Log: n.log,

@@ -317,6 +317,9 @@ func (s *Service) settle(ctx context.Context, tx store.Tx, ses Session, in *inbo
 		return nil, err
 	}
 	at, _ := in.relocated(ses.received(in.env.Seq, in.env.Digest()), now)
+	if err := s.speaks(tx, at); err != nil {
+		return nil, err
+	}
 	env, opened, err := s.build(ctx, at, *d, in.replyTo(), now)
 	if err != nil {
 		return nil, err

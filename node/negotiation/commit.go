@@ -127,6 +127,9 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 	}
 	var reply []byte
 	if fx.Reply != nil {
+		if err := s.speaks(tx, next); err != nil {
+			return next, nil, err
+		}
 		env, opened, err := s.build(ctx, next, *fx.Reply, peer, now)
 		if err != nil {
 			return next, nil, err
@@ -219,6 +222,15 @@ func appendAll(tx store.Tx, entries []ledger.Entry) error {
 		}
 	}
 	return nil
+}
+
+// speaks says whether this side may still sign as it is about to, as of this transaction: another process of the node may have
+// rotated since. The error is a store.ErrConflict then, and the message is looked at again with the keys of now.
+func (s *Service) speaks(tx store.Tx, ses Session) error {
+	if s.cfg.Speaks == nil {
+		return nil
+	}
+	return s.cfg.Speaks(tx, ses.speaker())
 }
 
 // build signs and seals our next message: to the peer, by the agreement.

@@ -83,7 +83,10 @@ type Decider interface {
 // Config sets up a Service. All fields are needed except Lines (nobody moves), Decider (no dataset on offer), Drafter and Adviser
 // (code decides alone), Reader (texts are not read), Connector (never a buyer), MaxOpen, PerHour, Sleep and Log.
 type Config struct {
-	Keys      func() Keys
+	Keys func() Keys
+	// Speaks says, in the transaction that stores a signed message, whether the node still speaks under that DID with the keys
+	// that Keys returned last; store.ErrConflict when not. nil: it always does.
+	Speaks    func(tx store.Tx, self did.DID) error
 	Store     store.Store
 	Resolver  Resolver
 	Lines     Lines
