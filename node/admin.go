@@ -54,7 +54,7 @@ func (n *Node) Resolve(ctx context.Context, target string) ([]httpapi.ResolveRes
 		if id.Fingerprint() != "" && !r.Document.Bound() {
 			unproven = negotiation.ErrUnproven
 		}
-		if err := errors.Join(n.trust.MayContract(id), r.Document.CheckRoles(), unproven); err != nil {
+		if err := errors.Join(n.mayContract(id), r.Document.CheckRoles(), unproven); err != nil {
 			res.MayContract, res.Reason = false, err.Error()
 		}
 		if err := n.record(ctx, negotiation.Introduce(r.Document, r.Verification, "")...); err != nil {
@@ -132,7 +132,7 @@ func (n *Node) chooseAgent(ctx context.Context, ids []did.DID, dataset string) (
 	var chosen []*peer
 	var last error
 	for _, id := range ids {
-		if err := n.trust.MayContract(id); err != nil {
+		if err := n.mayContract(id); err != nil {
 			last = trustError(err)
 			continue
 		}

@@ -47,7 +47,7 @@ func (n *Node) Connect(ctx context.Context, id did.DID) (negotiation.Route, erro
 
 // connect resolves and verifies a DID, fetches its agent card and checks the card's signature by that DID.
 func (n *Node) connect(ctx context.Context, id did.DID) (*peer, error) {
-	result, err := n.resolver.ResolveResult(ctx, id)
+	result, err := n.resolveCurrent(ctx, id)
 	if err != nil {
 		return nil, resolveError(err)
 	}
@@ -160,7 +160,7 @@ func (n *Node) find(ctx context.Context, target string) ([]did.DID, error) {
 // admit is the trust policy, and beside it the data planes that contracts in force name: signing the contract admitted them.
 // What is denied stays denied.
 func (n *Node) admit(id did.DID) error {
-	err := n.trust.Admit(id)
+	err := n.trust.AdmitClaim(id)
 	var refusal *trust.Refusal
 	if err == nil || !errors.As(err, &refusal) || refusal.Rule != trust.RuleFirstContact {
 		return err

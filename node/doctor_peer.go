@@ -71,7 +71,7 @@ func (e *examination) undiscovered(ctx context.Context, domain string, cause err
 // agent examines one DID, step by step as a negotiation would depend on them.
 func (e *examination) agent(ctx context.Context, id did.DID) {
 	n := e.n
-	if err := n.trust.MayContract(id); err != nil {
+	if err := n.mayContract(id); err != nil {
 		e.fail("trust", "`treaty trust list` shows the policy; `treaty trust allow "+id.Domain()+"` or contract_profiles in "+ConfigFile+" changes it", "%v", err)
 		if n.trust.Admit(id) != nil {
 			return // and nothing is fetched

@@ -3,14 +3,12 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
-	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -96,20 +94,6 @@ func conversationsOf(tx store.Conversations, names []string, f store.Conversatio
 	}
 	slices.SortStableFunc(all, func(a, b store.Conversation) int { return b.Updated.Compare(a.Updated) })
 	return all, nil
-}
-
-// callers resolves who calls, for the verifier of requests. To it, a DID that has a successor is not one that cannot be had: the
-// caller is told that it is superseded (ANP-03).
-type callers struct{ *resolver.Resolver }
-
-// Resolve returns the document in use, or the deactivated one that names a successor.
-func (c callers) Resolve(ctx context.Context, id did.DID) (*did.Document, error) {
-	doc, err := c.Resolver.Resolve(ctx, id)
-	var gone *resolver.Error
-	if errors.As(err, &gone) && gone.Code == resolver.CodeDeactivated && gone.Document != nil && !gone.Successor.IsZero() {
-		return gone.Document, nil
-	}
-	return doc, err
 }
 
 // graceOf is when the last key of a former DID ends, zero when none is in use.

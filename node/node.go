@@ -47,6 +47,7 @@ import (
 	"github.com/treaty-node/treaty/node/signer"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/store/sqlite"
+	"github.com/treaty-node/treaty/node/succession"
 )
 
 // Version names the build; the Makefile sets it.
@@ -102,6 +103,8 @@ type Node struct {
 
 	unwritable atomic.Bool // the last attempt to write the store on our own account failed
 	agent      *a2a.Server
+
+	lines *succession.Service // follows counterparties
 
 	// stale: the store has another identity than this process, as a transaction has seen.
 	stale atomic.Bool
@@ -198,6 +201,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 	n.resolver = resolver.New(resolver.Options{
 		Client: n.client, Pins: n.db, Admit: n.admit, Now: n.clock.Now, Timeout: n.cfg.Limits.PeerTimeout, AcceptKeyChanges: n.cfg.Resolver.AcceptKeyChanges,
 	})
+	n.lines = n.newLines()
 	if n.cfg.Datasets != "" {
 		if n.offer, err = loadCatalogue(n.dir, n.cfg); err != nil {
 			return usageError(err)
@@ -206,8 +210,8 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 	}
 	nego := negotiation.Config{
 		Keys: n.keys, Speaks: n.speaksAs, Store: n.db, Resolver: n.resolver,
-		Contracts: n.trust.MayContract,
-		Meta:      n.cfg.MetaPolicy, Connector: n, Now: n.clock.Now, Skew: skew,
+		Contracts: n.mayContract, Lines: n.lines,
+		Meta: n.cfg.MetaPolicy, Connector: n, Now: n.clock.Now, Skew: skew,
 		Lifetime: n.cfg.Limits.MessageLifetime, Deadline: n.cfg.Limits.NegotiationTimeout, Log: n.log,
 	}
 	if n.offer != nil {
@@ -219,6 +223,8 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 	n.advised(&nego)
 	n.nego = negotiation.New(nego)
 	n.notices = n.newNotices()
+	n.notices.Handle(noticeSuccessor, n.noticeOfMove)
+	n.notices.Handle(noticeCompromised, n.noticeOfMove)
 	n.ending = n.newLifecycle()
 	n.public, err = n.publicHandler(ctx)
 	return err
@@ -239,9 +245,9 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	verifier, err := httpsig.NewVerifier(httpsig.Options{
-		Origins: []string{origin}, Resolver: callers{n.resolver}, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
+		Origins: []string{origin}, Resolver: succession.Callers{Resolver: n.resolver}, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
 		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: n.clock.Now}),
-		Admit:  n.trust.Admit,
+		Admit:  n.trust.AdmitClaim,
 		HighS:  n.cfg.Compat.HighS,
 	})
 	if err != nil {

@@ -19,7 +19,8 @@ func (n *Node) newNotices() *notice.Service {
 			id := n.id()
 			return notice.Keys{Binding: id.binding, Opener: opener{n, id}, Document: id.agent}
 		},
-		Store: n.db, Resolver: n.resolver, Admit: n.admitNotice, Refused: n.nego.Refused,
+		Successor: n.successorOf,
+		Store:     n.db, Resolver: n.resolver, Admit: n.admitNotice, Refused: n.nego.Refused,
 		Connect: func(ctx context.Context, peer did.DID) (notice.Route, error) {
 			p, err := n.connect(ctx, peer)
 			if err != nil {
@@ -34,7 +35,7 @@ func (n *Node) newNotices() *notice.Service {
 // admitNotice: notices are for those with whom there is something to take notice of: a contract or a conversation, with this
 // DID or with one that it may have come after. What the policy denies stays denied.
 func (n *Node) admitNotice(ctx context.Context, from did.DID) error {
-	if err := n.trust.Admit(from); err != nil {
+	if err := n.trust.AdmitClaim(from); err != nil {
 		return envelope.Refuse(envelope.CodeNotTrusted, "%w", err)
 	}
 	subject := ""

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/did/resolver"
+	"github.com/treaty-node/treaty/node/internal/trust"
+	"github.com/treaty-node/treaty/node/notice"
+	"github.com/treaty-node/treaty/node/store"
+	"github.com/treaty-node/treaty/node/succession"
+)
+
+// Counterparties that move to another DID are followed by their documents (package succession). This file is where that meets the
+// trust policy, the notices and the connections.
+
+const followTimeout = 15 * time.Second
+
+func (n *Node) newLines() *succession.Service {
+	return succession.New(succession.Config{Walker: n.resolver, Store: n.db, Accepts: n.trust.AcceptsSuccession, Admit: n.trust.AdmitLine, Now: n.clock.Now})
+}
+
+// mayContract is the trust policy, for successors too: what is allowed to a DID is allowed to the one that verifiably followed it,
+// and what is denied is denied.
+func (n *Node) mayContract(id did.DID) error {
+	err := n.trust.MayContract(id)
+	policy := n.trust.Load()
+	known, claims := policy.Claimed(id)
+	var refusal *trust.Refusal
+	switch {
+	case !claims, err != nil && (!errors.As(err, &refusal) || refusal.Rule != trust.RuleFirstContact):
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
+	defer cancel()
+	line, lineErr := n.lines.Stands(ctx, known, id)
+	var denied *trust.Refusal
+	switch {
+	case lineErr != nil && errors.As(lineErr, &denied):
+		return denied
+	case lineErr != nil || err == nil:
+		return err
+	case !policy.Contracts(line.Current().ID().Profile()):
+		return err
+	}
+	return nil
+}
+
+// successorOf is the DID that verifiably stands for another one now, or that one itself.
+func (n *Node) successorOf(ctx context.Context, id did.DID) did.DID {
+	if line, err := n.lines.Follow(ctx, id); err == nil {
+		return line.Current().ID()
+	}
+	return id
+}
+
+// resolveCurrent resolves a DID, or the one that stands for it now.
+func (n *Node) resolveCurrent(ctx context.Context, id did.DID) (*resolver.Result, error) {
+	result, err := n.resolver.ResolveResult(ctx, id)
+	if !errors.Is(err, resolver.CodeDeactivated) {
+		return result, err
+	}
+	if next := n.successorOf(ctx, id); next != id {
+		return n.resolver.ResolveResult(ctx, next)
+	}
+	return result, err
+}
+
+// errNotFollowed makes the sender of a notice send it again: the documents that it is about were not looked at yet.
+var errNotFollowed = errors.New("the succession is being verified; send the same notice again")
+
+// noticeOfMove takes a counterparty's word that it has moved, as the hint that it is: the documents are fetched and verified outside
+// of the transaction, and the sender's next attempt finds the step on record. From when the old key may have been somebody
+// else's is its owner's to say, and is taken from the verified successor only.
+func (n *Node) noticeOfMove(_ context.Context, tx store.Tx, from did.DID, data []byte) (any, error) {
+	var m successorNotice
+	if err := canon.Unmarshal(data, &m, canon.Limits{}); err != nil {
+		return nil, &notice.Refused{Code: "MALFORMED", Text: "the notice's data: " + err.Error()}
+	}
+	old, err := did.Parse(m.Old)
+	if err != nil || m.New != from.String() || old == from || !did.SameSubject(old, from) {
+		return nil, &notice.Refused{Code: "MALFORMED", Text: "a notice of a move comes from the successor, about a DID of the same subject"}
+	}
+	var since time.Time
+	if m.Since != "" {
+		if since, err = time.Parse(time.RFC3339, m.Since); err != nil || since.After(n.clock.Now().Add(skew)) {
+			return nil, &notice.Refused{Code: "MALFORMED", Text: "since is not a time in the past"}
+		}
+	}
+	step, err := tx.GetSuccession(m.Old)
+	if errors.Is(err, store.ErrNotFound) {
+		n.driving.Go(func() {
+			if _, err := n.lines.Hint(n.life, old); err != nil && n.life.Err() == nil {
+				n.log.Warn("a counterparty says that it has moved, and is not followed", "old", old, "new", from, "err", err)
+			}
+		})
+		return nil, errNotFollowed
+	}
+	if err != nil {
+		return nil, err
+	}
+	if step.New != m.New {
+		return nil, &notice.Refused{Code: "UNVERIFIED", Text: "the documents lead from " + m.Old + " to another DID"}
+	}
+	if since.IsZero() {
+		return nil, nil
+	}
+	step.CompromisedSince = since
+	return nil, tx.PutSuccession(step)
+}
