@@ -212,10 +212,17 @@ func policyKeys(t *testing.T) []string {
 	for _, k := range knownKeys(t, parse, "version: 1\ndatasets: {o: {x: 1}}\n") {
 		keys = append(keys, "datasets.<id>."+k)
 	}
-	for _, k := range knownKeys(t, parse, "version: 1\ndatasets: {o: {row_filter: [{x: 1}]}}\n") {
-		keys = append(keys, "datasets.<id>.row_filter[]."+k)
+	for path, file := range map[string]string{
+		"row_filter[].": "row_filter: [{x: 1}]", "rate.": "rate: {x: 1}", "classes.<class>.": "classes: {c: {x: 1}}", "noise.": "noise: {x: 1}", "noise.bounds.<column>.": "noise: {bounds: {c: {x: 1}}}",
+	} {
+		for _, k := range knownKeys(t, parse, "version: 1\ndatasets: {o: {"+file+"}}\n") {
+			keys = append(keys, "datasets.<id>."+path+k)
+		}
 	}
-	return keys
+	// These are nothing but their parts.
+	return slices.DeleteFunc(keys, func(k string) bool {
+		return k == "datasets.<id>.rate" || k == "datasets.<id>.classes" || k == "datasets.<id>.noise" || k == "datasets.<id>.noise.bounds"
+	})
 }
 
 func needsKeys(t *testing.T) []string {
@@ -224,6 +231,7 @@ func needsKeys(t *testing.T) []string {
 	below := map[string]string{
 		"columns": "columns: {x: 1}\n", "operations": "operations: {x: 1}\n", "retention_days": "retention_days: {x: 1}\n",
 		"call_budget": "call_budget: {x: 1}\n", "row_filter": "row_filter: [{x: 1}]\n", "validity_days": "validity_days: {x: 1}\n",
+		"min_rate": "min_rate: {x: 1}\n", "row_budget": "row_budget: {x: 1}\n", "noise": "noise: {x: 1}\n",
 	}
 	keys := slices.Clone(top)
 	for _, k := range slices.Sorted(maps.Keys(below)) {
@@ -239,7 +247,9 @@ func needsKeys(t *testing.T) []string {
 		}
 	}
 	// These are nothing but their parts.
-	return slices.DeleteFunc(keys, func(k string) bool { return k == "retention_days" || k == "call_budget" || k == "validity_days" })
+	return slices.DeleteFunc(keys, func(k string) bool {
+		return slices.Contains([]string{"retention_days", "call_budget", "validity_days", "min_rate", "row_budget", "noise"}, k)
+	})
 }
 
 // A ceiling that names a dataset or column which is not there protects nothing; the sample's must be right.

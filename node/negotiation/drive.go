@@ -297,6 +297,9 @@ func (s *Service) answered(ctx context.Context, ses Session, raw []byte) (Result
 // next decides and stores the buyer's next message.
 func (s *Service) next(ctx context.Context, route Route, conv store.Conversation, ses Session) error {
 	needs, err := policy.ParseNeeds([]byte(ses.Needs))
+	if version, ok := ses.ContractVersion(); ok && err == nil {
+		needs = needs.In(version)
+	}
 	if err != nil {
 		return internal(err)
 	}

@@ -95,6 +95,7 @@ func (n *Needs) hold(draft contract.Scope) (contract.Scope, []contract.Removal) 
 	s.RetentionDays = int(number("retentionDays", int64(draft.RetentionDays), int64(n.RetentionMinimum), int64(n.RetentionWanted)))
 	s.MinGroupSize = int(number("minGroupSize", int64(draft.MinGroupSize), 1, int64(n.MaxMinGroupSize)))
 	s.CallBudget = number("callBudget", draft.CallBudget, n.BudgetMinimum, n.BudgetWanted)
+	s = n.withTerms(s)
 	if s.Validate() != nil { // nothing optional was left and nothing is required
 		return n.scope(), removed
 	}

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,12 +31,20 @@ type Needs struct {
 	BudgetMinimum    int64
 	MaxMinGroupSize  int // the largest minimum group size that still helps
 	RowFilter        []contract.Condition
-	AddedFilters     Added   // the vendor's own row filters
-	ValidityMinimum  int     // days that a contract runs at least, from now or from its later start; 0: no bound
-	ValidityMaximum  int     // and at most, from its start; 0: no bound
-	StartWithin      int     // days until it starts, at most
-	Rationale        string  // sent with every ask
-	Alternatives     []Needs // asked for in turn when an offer does not meet the needs; they have none of their own
+	AddedFilters     Added         // the vendor's own row filters
+	ValidityMinimum  int           // days that a contract runs at least, from now or from its later start; 0: no bound
+	ValidityMaximum  int           // and at most, from its start; 0: no bound
+	StartWithin      int           // days until it starts, at most
+	MinRate          contract.Rate // fewer calls a second do not help; zero: any rate
+	Read             []string      // columns whose rows are wanted
+	RowsWanted       int64
+	RowsMinimum      int64
+	Statements       []string   // retention statements that may be promised
+	Noise            NoiseNeeds // what noise still helps
+	Rationale        string     // sent with every ask
+	Alternatives     []Needs    // asked for in turn when an offer does not meet the needs; they have none of their own
+
+	version int // of the contract schema; 0: the latest, see In
 }
 
 // Added says which row filters a vendor may put into an offer beside those asked for. The zero value lets all in.
@@ -92,7 +101,8 @@ func ParseNeeds(data []byte) (*Needs, error) {
 }
 
 func (n *Needs) handlers() handlers {
-	return handlers{
+	h := n.termHandlers()
+	maps.Copy(h, handlers{
 		"dataset":    textTo(&n.Dataset, contract.MaxDataset),
 		"columns":    wantedTo(&n.Columns, func(dst *[]string) func(node) error { return textsTo(dst, contract.MaxColumns) }),
 		"operations": wantedTo(&n.Operations, operationsTo),
@@ -120,7 +130,8 @@ func (n *Needs) handlers() handlers {
 			})
 		},
 		"rationale": textTo(&n.Rationale, contract.MaxText),
-	}
+	})
+	return h
 }
 
 // wantedTo reads either a list, all of it required, or required and optional.
@@ -169,6 +180,9 @@ func (n *Needs) check(at node) error {
 	case n.ValidityMaximum != 0 && n.ValidityMinimum > n.ValidityMaximum:
 		return at.fail("validity_days: minimum is more than maximum")
 	}
+	if err := n.checkTerms(at); err != nil {
+		return err
+	}
 	ask := n.scope()
 	if err := ask.Validate(); err != nil {
 		return at.fail("%s", strings.TrimPrefix(err.Error(), "contract: "))
@@ -176,7 +190,10 @@ func (n *Needs) check(at node) error {
 	return nil
 }
 
-func (n *Needs) scope() contract.Scope {
+func (n *Needs) scope() contract.Scope { return n.withTerms(n.base()) }
+
+// base is what every version can ask for.
+func (n *Needs) base() contract.Scope {
 	return contract.Scope{
 		Dataset: n.Dataset, Columns: n.Columns.all(), Operations: n.Operations.all(),
 		RowFilter: n.RowFilter, Purpose: n.Purpose,
@@ -315,6 +332,7 @@ func (n *Needs) unmet(s *contract.Offer, ask *contract.Scope, now time.Time) []s
 			out = append(out, "the row filter "+plain(c.String())+" was added (rule row_filters)")
 		}
 	}
+	out = append(out, n.unmetTerms(&s.Scope)...)
 	return append(out, n.untimely(s, now)...)
 }
 

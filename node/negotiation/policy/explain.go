@@ -48,6 +48,7 @@ func Diff(asked, offered contract.Scope) []contract.Removal {
 	add("retentionDays", strconv.Itoa(asked.RetentionDays), strconv.Itoa(offered.RetentionDays))
 	add("minGroupSize", strconv.Itoa(asked.MinGroupSize), strconv.Itoa(offered.MinGroupSize))
 	add("callBudget", strconv.FormatInt(asked.CallBudget, 10), strconv.FormatInt(offered.CallBudget, 10))
+	diffTerms(&asked, &offered, add)
 	return out
 }
 

@@ -68,6 +68,9 @@ func (v *Vendor) Narrow(ask, draft contract.Scope, t Terms) Outcome {
 	granted.RetentionDays = int(n.cap("retentionDays", "retention_days", int64(ask.RetentionDays), int64(draft.RetentionDays), int64(n.rules.RetentionDays), 0))
 	granted.MinGroupSize = n.groupSize()
 	granted.CallBudget = n.cap("callBudget", "call_budget", ask.CallBudget, draft.CallBudget, n.rules.CallBudget, 1)
+	if why := n.laterTerms(&granted); why != "" {
+		return n.reject(CodeNotOffered, why)
+	}
 	n.overrule(granted)
 	return n.offer(granted)
 }
@@ -121,6 +124,9 @@ func (n *narrowing) columns() []string {
 	out := make([]string, 0, len(n.ask.Columns))
 	for _, name := range n.ask.Columns {
 		rule, why := n.rules.columnRefused(name, n.terms.Classes)
+		if why == "" {
+			rule, why = n.classRefused(name)
+		}
 		if why == "" && !slices.Contains(n.draft.Columns, name) {
 			rule, why = ruleDecider, "the vendor does not offer it"
 		}
@@ -151,6 +157,8 @@ func (n *narrowing) operations() []string {
 		switch {
 		case !slices.Contains(n.rules.Operations, op):
 			n.remove("operation", op, "", "operations", "the operation is not allowed on this dataset")
+		case n.rules.Noise != nil && !contract.Noisy(op):
+			n.remove("operation", op, "", "noise", "the vendor adds noise, and this operation cannot be given any")
 		case !slices.Contains(n.draft.Operations, op):
 			n.remove("operation", op, "", ruleDecider, "the vendor does not offer it")
 		default:

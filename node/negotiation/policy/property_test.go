@@ -43,7 +43,36 @@ func filter(t *rapid.T, label string) []contract.Condition {
 	return rapid.SliceOfNDistinct(conditions, 0, 2, func(c contract.Condition) string { return c.Column }).Draw(t, label)
 }
 
-func rules(t *rapid.T) policy.Rules {
+// later adds terms of later contract schemas, each now and then.
+func later(t *rapid.T, r *policy.Rules) {
+	if !usually.Draw(t, "no rate") {
+		r.Rate = contract.Rate{Calls: rapid.Int64Range(1, 50).Draw(t, "calls"), Seconds: rapid.SampledFrom([]int64{1, 7, 60}).Draw(t, "seconds")}
+	}
+	if !usually.Draw(t, "no statement") {
+		r.RetentionStatement = "Deleted everywhere."
+	}
+	r.RowBudget = rapid.Int64Range(0, 500).Draw(t, "row cap")
+	for _, class := range classNames[1:4] {
+		if usually.Draw(t, "rule for "+class) {
+			continue
+		}
+		rule := policy.ClassRule{Uses: subset(contract.Uses(), 0).Draw(t, "uses")}
+		if rapid.Bool().Draw(t, "some operations") {
+			rule.Operations = subset(contract.AllOperations(), 0).Draw(t, "class operations")
+		}
+		if r.Classes == nil {
+			r.Classes = map[string]policy.ClassRule{}
+		}
+		r.Classes[class] = rule
+	}
+	if !usually.Draw(t, "no noise") {
+		r.Noise = &contract.Noise{EpsilonPerQuery: "0.5", EpsilonTotal: "5", Bounds: []contract.Bound{{Column: "order_value", Low: "0", High: "100"}}}
+		r.Operations = append(r.Operations[:0:0], contract.OpCount, contract.OpSum)
+	}
+}
+
+func rules(t *rapid.T) (r policy.Rules) {
+	defer func() { later(t, &r) }()
 	return policy.Rules{
 		// Not even a policy that forgot to list pii lets it out.
 		Never:      subset(classNames[2:5], 0).Draw(t, "never"),
@@ -69,6 +98,15 @@ func need(t *rapid.T) policy.Needs {
 	}
 	n.RetentionMinimum = rapid.IntRange(0, min(n.RetentionWanted, 60)).Draw(t, "least retention")
 	n.BudgetMinimum = rapid.Int64Range(1, min(n.BudgetWanted, 200)).Draw(t, "least budget")
+	if rapid.Bool().Draw(t, "rows") {
+		all := append(slices.Clone(n.Columns.Required), n.Columns.Optional...)
+		n.Read, n.RowsWanted = subset(all, 1).Draw(t, "read"), rapid.Int64Range(1, 900).Draw(t, "rows wanted")
+		n.RowsMinimum = rapid.Int64Range(0, 3).Draw(t, "rows needed")
+	}
+	if usually.Draw(t, "statement") {
+		n.Statements = []string{"Deleted everywhere."}
+	}
+	n.Noise.Accepted = usually.Draw(t, "noise will do")
 	return n
 }
 
@@ -90,6 +128,8 @@ func TestC6_NegotiationsConverge(t *testing.T) {
 		for range rapid.IntRange(0, 4).Draw(t, "alternatives") {
 			n.Alternatives = append(n.Alternatives, need(t))
 		}
+		tm.Version = rapid.SampledFrom([]int{0, 1, 2, 3, 3}).Draw(t, "version")
+		n = *n.In(tm.Version)
 		ask, _ := n.Ask(0)
 		for offers := 0; ; offers++ {
 			if offers > v.MaxOffers {
@@ -147,6 +187,8 @@ func TestInvariant5_AnyDraftIsNarrowed(t *testing.T) {
 		r := rules(t)
 		v := &policy.Vendor{MaxOffers: 1, Datasets: map[string]policy.Rules{"orders": r}}
 		n := need(t)
+		tm.Version = rapid.SampledFrom([]int{0, 2, 3, 3}).Draw(t, "version")
+		n = *n.In(tm.Version)
 		ask, _ := n.Ask(0)
 		names := rapid.OneOf(rapid.SampledFrom(ask.Columns), rapid.SampledFrom(columnNames), rapid.String())
 		operations := rapid.OneOf(rapid.SampledFrom(ask.Operations), rapid.SampledFrom(contract.Operations()), rapid.String())
@@ -157,6 +199,10 @@ func TestInvariant5_AnyDraftIsNarrowed(t *testing.T) {
 			RowFilter:     filter(t, "draft filter"),
 			RetentionDays: rapid.Int().Draw(t, "draft retention"), MinGroupSize: rapid.Int().Draw(t, "draft group"),
 			CallBudget: rapid.Int64().Draw(t, "draft budget"),
+		}
+		if rapid.Bool().Draw(t, "draft of the ask's terms") {
+			draft.ColumnGrants, draft.Rows = ask.Clone().ColumnGrants, ask.Rows
+			draft.Rows.RowBudget += rapid.Int64Range(-5, 5).Draw(t, "draft rows")
 		}
 		if out := v.Narrow(ask, draft, tm); !out.Rejected() {
 			offered++
@@ -200,6 +246,27 @@ func within(t *rapid.T, ask, draft contract.Scope, r policy.Rules, tm policy.Ter
 	if o.RetentionDays > r.RetentionDays || o.MinGroupSize < r.MinGroupSize || o.CallBudget > r.CallBudget ||
 		!r.AnyPurpose && !slices.Contains(r.Purposes, o.Purpose) {
 		t.Fatalf("beyond the policy: %+v", o.Scope)
+	}
+	if o.ContractVersion() != max(tm.Version, 1) || o.Rows.RowBudget > min(ask.Rows.RowBudget, max(draft.Rows.RowBudget, 0), r.RowBudget) ||
+		r.RetentionStatement != "" && o.RetentionStatement != r.RetentionStatement || r.Noise != nil && o.Noise == nil || !r.Rate.IsZero() && o.Rate.IsZero() {
+		t.Fatalf("version %d, beyond the policy: %+v", o.ContractVersion(), o.Scope)
+	}
+	for _, c := range o.Columns {
+		rule, ok := r.Classes[tm.Classes[c]]
+		if !ok {
+			rule.Uses = []string{"filter", "group", "aggregate"}
+		}
+		g, _ := o.Grant(c)
+		for _, u := range g.Uses {
+			if !slices.Contains(rule.Uses, u) {
+				t.Fatalf("column %s of class %q may be used for %s", c, tm.Classes[c], u)
+			}
+		}
+		for _, op := range g.Operations {
+			if rule.Operations != nil && !slices.Contains(rule.Operations, op) {
+				t.Fatalf("column %s of class %q may be given %s", c, tm.Classes[c], op)
+			}
+		}
 	}
 	diffs := policy.Diff(ask, o.Scope)
 	if len(diffs) != len(o.Removed) {

@@ -56,6 +56,13 @@ type Rules struct {
 	OfferTTL      time.Duration // an accept must arrive within
 	AcceptWithin  time.Duration // and the contract be active within this after it
 	RowFilter     []contract.Condition
+
+	// Terms of later contract schemas. A dataset whose rules want terms that the agreed version does not have is not offered.
+	Rate               contract.Rate // version 2: at most; zero: no limit
+	Classes            map[string]ClassRule
+	RowBudget          int64 // version 3: at most; 0: no rows
+	RetentionStatement string
+	Noise              *contract.Noise // version 3: at least as much
 }
 
 // ParseVendor reads a vendor's policy file. Errors match ErrFile and name the
@@ -110,6 +117,12 @@ func parseRules(n node) (Rules, error) {
 		"offer_ttl_seconds": intTo(&ttl, 1, maxSeconds),
 		"accept_by_seconds": intTo(&accept, 1, maxSeconds),
 		"row_filter":        conditionsTo(&r.RowFilter),
+
+		"rate":                rateTo(&r.Rate),
+		"classes":             classesTo(&r.Classes),
+		"row_budget":          int64To(&r.RowBudget, 0, contract.MaxRowBudget),
+		"retention_statement": textTo(&r.RetentionStatement, contract.MaxText),
+		"noise":               noiseTo(&r.Noise),
 	}, "purposes", "operations")
 	if err != nil {
 		return Rules{}, err

@@ -240,7 +240,7 @@ func operationsTo(dst *[]string) func(node) error {
 		if err != nil {
 			return err
 		}
-		known := contract.Operations()
+		known := contract.AllOperations()
 		for _, op := range list {
 			if !slices.Contains(known, op) {
 				return n.fail("unknown operation %s; known are %s", contract.Echo(op), strings.Join(known, ", "))
