@@ -423,3 +423,45 @@ func (s Scope) cloneTerms() Scope {
 	}
 	return s
 }
+
+// CheckTerms says whether a data plane can enforce the scope's terms over a
+// published schema: columns and row filter are there and fit, every operation
+// granted on a column of its own applies to its type, and noise is bounded in
+// the column's own digits. What cannot be enforced must not be offered. Errors
+// match ErrInvalid.
+func (s *Scope) CheckTerms(schema *Schema) error {
+	if name, found := s.UnknownColumn(schema); found {
+		return invalid("columns", Echo(name)+" is not published")
+	}
+	for i := range s.RowFilter {
+		if err := CheckCondition(schema, s.RowFilter[i]); err != nil {
+			return err
+		}
+	}
+	kind := func(name string) Type {
+		col, _ := schema.Column(name)
+		t, _ := ParseType(col.Type)
+		return t
+	}
+	for i := range s.ColumnGrants {
+		g := &s.ColumnGrants[i]
+		if len(g.Operations) > 0 && !slices.ContainsFunc(g.Operations, func(op string) bool { return OperationFits(op, kind(g.Column)) }) {
+			return invalid("columnGrants", "no operation granted on "+Echo(g.Column)+" applies to its type")
+		}
+	}
+	if s.Noise == nil {
+		return nil
+	}
+	for _, b := range s.Noise.Bounds {
+		t := kind(b.Column)
+		if t.Kind != KindInteger && t.Kind != KindDecimal {
+			return invalid("noise.bounds", "sums over "+Echo(b.Column)+" cannot be given noise: it is neither an integer nor a decimal")
+		}
+		for _, v := range []string{b.Low, b.High} {
+			if _, frac, _ := strings.Cut(v, "."); len(strings.TrimRight(frac, "0")) > t.Scale {
+				return invalid("noise.bounds", "a bound of "+Echo(b.Column)+" has more digits than the column")
+			}
+		}
+	}
+	return nil
+}

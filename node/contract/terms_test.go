@@ -165,3 +165,34 @@ func TestWithinTerms(t *testing.T) {
 		t.Errorf("a column without a grant of its own: %+v", g)
 	}
 }
+
+// TestCheckTerms: what no data plane could enforce over the published schema.
+func TestCheckTerms(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*contract.Scope)
+		ok     bool
+	}{
+		"everything":             {func(*contract.Scope) {}, true},
+		"a column that is gone":  {func(s *contract.Scope) { s.Columns = append(s.Columns, "salary") }, false},
+		"a filter of other type": {func(s *contract.Scope) { s.RowFilter[1].Value = contract.TextValue("no") }, false},
+		"operations of no use": {func(s *contract.Scope) {
+			s.ColumnGrants[0] = contract.ColumnGrant{Column: "gift", Uses: []string{"aggregate"}, Operations: []string{"avg"}}
+		}, false},
+		"noise": {func(s *contract.Scope) {
+			s.Noise = &contract.Noise{Bounds: []contract.Bound{{Column: "order_value", Low: "0.5", High: "9.990"}}}
+		}, true},
+		"noise on a text": {func(s *contract.Scope) {
+			s.Noise = &contract.Noise{Bounds: []contract.Bound{{Column: "region", Low: "0", High: "1"}}}
+		}, false},
+		"noise with a third digit": {func(s *contract.Scope) {
+			s.Noise = &contract.Noise{Bounds: []contract.Bound{{Column: "order_value", Low: "0", High: "0.001"}}}
+		}, false},
+	} {
+		w := newWorld(t)
+		third(w.offer)
+		tt.change(&w.offer.Scope)
+		if err := w.offer.CheckTerms(w.schema); (err == nil) != tt.ok || err != nil && !errors.Is(err, contract.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -122,6 +122,9 @@ func (n *narrowing) laterTerms(granted *contract.Scope) string {
 	}
 	granted.Noise = n.noise(granted)
 	granted.Amends = n.ask.Amends
+	if err := granted.CheckTerms(n.terms.Schema); err != nil {
+		return "the data plane could not enforce it: " + strings.TrimPrefix(err.Error(), "contract: ")
+	}
 	return ""
 }
 
