@@ -180,7 +180,6 @@ func (p *puppet) bodyLevel(t *testing.T) []bad {
 		{name: "a request", want: envelope.CodeUnexpectedType, raw: p.msg(message.Body{Intent: message.Request, Rationale: "Send me everything."})},
 		{name: "unknown column", want: envelope.CodeUnknownColumn, raw: with(func(s *contract.Scope) { s.Columns = []string{"region", "salary"} })},
 		{name: "SQL for a column", want: envelope.CodeUnknownColumn, raw: with(func(s *contract.Scope) { s.Columns = []string{"region\"; DROP TABLE orders; --"} })},
-		{name: "a term of a later contract schema", want: envelope.CodeVersionMismatch, raw: with(func(s *contract.Scope) { s.Rate = contract.Rate{Calls: 1, Seconds: 1} })},
 		{name: "unknown dataset", want: envelope.CodeUnknownDataset, raw: with(func(s *contract.Scope) { s.Dataset = "staff" })},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 )
@@ -75,5 +76,20 @@ func TestK6_ContractOfTheAgreedVersion(t *testing.T) {
 				t.Errorf("readable are %v", c.Readable())
 			}
 		})
+	}
+}
+
+// TestK6_TermsOfAnotherVersion: under version 1 a term of version 2 is refused by name and changes nothing; the ask without it is
+// answered.
+func TestK6_TermsOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	speaks(w.vendor, "1")
+	p := w.puppet(w.buyer).agree()
+	s := scope()
+	s.Rate = contract.Rate{Calls: 1, Seconds: 1}
+	p.refuseAll(t, []bad{{name: "a term of a later contract schema", want: envelope.CodeVersionMismatch, raw: p.propose(s)}})
+	if c := p.ask().take().contract; c.Version != 1 {
+		t.Errorf("a contract of version %d", c.Version)
 	}
 }
