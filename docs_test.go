@@ -324,7 +324,7 @@ func TestProtocolDocumented(t *testing.T) {
 	page := string(read(t, "docs/protocol.md"))
 	must := []string{
 		envelope.ExtensionURI, envelope.MediaType, envelope.ContractMediaType, envelope.ReceiptMediaType, envelope.EvidenceMediaType, envelope.TokenType, string(hpke.SuiteX25519), contract.DocumentType, contract.OfferType,
-		contract.ActivationType, contract.RevocationType, contract.ReceiptType, contract.QueryType, metaproto.AgreementType, evidence.Type,
+		contract.ActivationType, contract.RevocationType, contract.DeletionType, contract.AcknowledgementType, contract.ReceiptType, contract.QueryType, metaproto.AgreementType, evidence.Type,
 		notice.BodyType, notice.AnswerType, notice.CodeUnknownKind, datatools.MetaReceipt, datatools.QueryRecords, datatools.DescribeContract, datatools.ListDatasets,
 	}
 	for _, c := range envelope.Codes() {

@@ -49,9 +49,9 @@ func (c *cli) verifyCmd() *cobra.Command {
 	var with []string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Check a DID document, contract, activation, receipt or evidence bundle, offline",
+		Short: "Check a DID document, contract, receipt, statement or evidence bundle, offline",
 		Long: "Check a file offline, by what it is: a DID document (binding and proof), an evidence bundle (everything in it), and, with\n" +
-			"--document for the parties' DID documents, a contract, an activation or a receipt. Exit code 6 when something does not hold.",
+			"--document for the parties' DID documents, a contract, a receipt, a revocation, a deletion statement or an acknowledgement. Exit code 6 when something does not hold.",
 		Example: "  treaty verify evidence.json\n  treaty verify did.json\n  treaty verify contract.json --document buyer-did.json --document vendor-did.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: verb(func(_ *cobra.Command, args []string) error {
@@ -153,6 +153,30 @@ func verifyData(data []byte, docs ...*did.Document) (*report, error) {
 		}
 		r.About = k.ID
 		r.check("signature", k.Verify(of(k.DataPlane)), "by "+k.DataPlane)
+	case contract.RevocationType:
+		k, err := contract.ParseRevocation(data)
+		r.check("form", err, "")
+		if err != nil {
+			return r, nil
+		}
+		r.About = fmt.Sprintf("%s, revoked by %s at %s: %s", k.ContractID, k.By, k.RevokedAt, contract.Echo(k.Reason))
+		r.check("signature", k.VerifySignature(of(k.By)), "by its binding key; an evidence bundle shows that it is a party")
+	case contract.DeletionType:
+		k, err := contract.ParseDeletion(data)
+		r.check("form", err, "")
+		if err != nil {
+			return r, nil
+		}
+		r.About = fmt.Sprintf("%s, %d results deleted by %s at %s", k.ContractID, len(k.Deleted), k.By, k.DeletedAt)
+		r.check("signature", k.VerifySignature(of(k.By)), "by its binding key; an evidence bundle shows that it is the buyer")
+	case contract.AcknowledgementType:
+		k, err := contract.ParseAcknowledgement(data)
+		r.check("form", err, "")
+		if err != nil {
+			return r, nil
+		}
+		r.About = fmt.Sprintf("%s, %s by %s at %s", k.ContractID, k.Outcome, k.By, k.At)
+		r.check("signature", k.Verify(k.ContractID, k.Statement, of(k.By)), "by its binding key, about statement "+k.Statement.String())
 	case "":
 		if probe.ID == "" {
 			return nil, usage("this is nothing that can be verified: it has neither a type nor an id")

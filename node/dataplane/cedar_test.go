@@ -4,6 +4,7 @@ package dataplane
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -64,5 +65,23 @@ func TestExplain(t *testing.T) {
 		if !found {
 			t.Errorf("%s by %s is not in %+v", what, rule, steps)
 		}
+	}
+}
+
+// BenchmarkRevocationToRefusal is the time from the commit of a revocation to the first refusal, receipt and all, by a caller
+// that asks again and again.
+func BenchmarkRevocationToRefusal(b *testing.B) {
+	f := newFixture(b, func(o *contract.Offer) { o.CallBudget = contract.MaxCallBudget })
+	for i := range b.N {
+		b.StopTimer()
+		f.contract = f.agree(b, fmt.Sprintf("accept %d", i), func(o *contract.Offer) { o.CallBudget = contract.MaxCallBudget })
+		f.put(b, f.contract, "in_force")
+		if _, err := f.svc.Query(b.Context(), f.buyer.caller(), f.input()); err != nil {
+			b.Fatal(err)
+		}
+		f.revoke(b)
+		b.StartTimer()
+		_, err := f.svc.Query(b.Context(), f.buyer.caller(), f.input())
+		refused(b, err, contract.ContractRevoked)
 	}
 }
