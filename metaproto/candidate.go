@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/hpke"
 )
 
@@ -171,4 +172,22 @@ func (c Candidate) Describe() string {
 		"at most %d offers and %d proposals, messages up to %d bytes, valid for %s",
 		c.ContractSchema, c.Encoding, c.HPKESuite, c.SessionKeys, c.Transport, c.DataPlane, c.Approval,
 		c.Limits.MaxOffers, c.Limits.MaxRounds, c.Limits.MaxMessageBytes, c.Limits.Lifetime())
+}
+
+// ParseCandidates reads a list of candidates strictly: 1 to [MaxCandidates], closed objects, every value in range. Errors wrap
+// [ErrMessage].
+func ParseCandidates(data []byte) ([]Candidate, error) {
+	var list []Candidate
+	if err := canon.Unmarshal(data, &list, messageLimits); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMessage, err)
+	}
+	if len(list) < 1 || len(list) > MaxCandidates {
+		return nil, fmt.Errorf("%w: %d candidates", ErrMessage, len(list))
+	}
+	for i, c := range list {
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("%w: candidate %d: %w", ErrMessage, i+1, err)
+		}
+	}
+	return list, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,44 @@ import (
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/devca"
 )
+
+// negotiate asks the node which way to take, and checks its signed answer as any caller would.
+func negotiate(t *testing.T, client *http.Client, vendor *company, id did.DID, signer did.Signer, nonce string) {
+	t.Helper()
+	target := must[did.DID](t)(did.Parse(vendor.Status().DID))
+	body := []byte(`{"intent":{"name":"data.contract","intentTags":["data.contract"]},"callerCapabilities":{"supportedSecurityProfiles":["transport-protected"]}}`)
+	call := func(nonce string) (result json.RawMessage, retry string) {
+		q := must[[]byte](t)(anp.NewNegotiate(t.Context(), signer, target, "neg-"+nonce, body, httpsig.SignOptions{Created: time.Now(), Nonce: nonce}))
+		resp := must[*http.Response](t)(client.Post("https://vendorcorp.test/anp", "application/json", bytes.NewReader(q)))
+		defer resp.Body.Close()
+		var a struct {
+			Result json.RawMessage
+			Error  struct {
+				Code int
+				Data struct{ Details map[string]string }
+			}
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		if retry = a.Error.Data.Details["nonce"]; a.Error.Code != 0 && retry == "" {
+			t.Fatalf("anp.negotiate: %+v", a.Error)
+		}
+		return a.Result, retry
+	}
+	result, retry := call(nonce)
+	if retry != "" { // this nonce was used
+		result, _ = call(retry)
+	}
+	raw, _, err := fetch.Get(t.Context(), client, target.DocumentURL(), did.MaxDocumentBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := anp.CheckResult(result, must[*did.Document](t)(did.ParseDocument(raw)), id, body, time.Now())
+	if err != nil || r.Status != anp.StatusAccepted || r.Selected.Capability != "cap.data.contract" || !strings.HasPrefix(r.Selected.URL, "https://vendorcorp.test/a2a") {
+		t.Errorf("anp.negotiate: %+v, %v", r, err)
+	}
+}
 
 type anpAnswer struct {
 	ID     string           `json:"id"`
@@ -105,9 +144,7 @@ func TestANP_EndpointOfARealNode(t *testing.T) {
 	if a := send(first); a.Error != nil {
 		t.Errorf("repeated: %+v", a.Error)
 	}
-	if a := send(map[string]any{"jsonrpc": "2.0", "id": "1", "method": "anp.negotiate", "params": first["params"]}); a.Error == nil || a.Error.Code != -32601 {
-		t.Errorf("anp.negotiate: %+v", a)
-	}
+	negotiate(t, client, vendor, id, signer, nonce)
 	vendor.change(t, httpapi.TrustDeny, "buyercorp.test")
 	if a := send(request("op-2")); a.Error == nil || a.Error.Code != 1006 {
 		t.Errorf("a denied sender: %+v", a)

@@ -264,7 +264,7 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	}
 	messages, err := anp.Handler(anp.Config{
 		Service: n.id().service.ID(), Agents: func(asked did.DID) (did.DID, bool) { id := n.id(); return id.agent.ID(), id.owns(asked) }, Verifier: verifier,
-		Speaks: func() any { return n.speaks() }, Now: n.clock.Now, Logger: n.log,
+		Speaks: func() any { return n.speaks() }, Methods: []anp.Method{n.negotiable()}, Now: n.clock.Now, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ var rows = []row{
 	{"document proof, k1_", "./did", "BenchmarkDocumentK1/verify", "BenchmarkDocumentK1/floor", 1.4},
 	{"envelope: parse, verify, open", "./node/envelope", "BenchmarkReceive", "BenchmarkReceiveFloor", 1.5},
 	{"envelope received to durable, beside 1.5 × cryptography + commit", "./node/negotiation", "BenchmarkReceive", "", 1},
+	{"rounds until agreement, in a negotiation", "./node/negotiation", "BenchmarkRounds", "", 0},
 	{"resolve a cached DID", "./did/resolver", "BenchmarkResolveCached", "", 0},
 	{"1 000 look-ups of one DID, merged", "./did/resolver", "BenchmarkResolveMerged", "", 0},
 	{"100 000 cached DIDs", "./did/resolver", "BenchmarkCacheMemory", "", 0},

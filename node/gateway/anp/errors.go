@@ -48,6 +48,19 @@ const (
 	DIDTransitionConflict      Code = 1021
 )
 
+// Errors of anp.negotiate (ANP-06 section 11).
+const (
+	NegotiationRejected         Code = 1600
+	NoMatchingInterface         Code = 1601
+	UnsupportedNegotiationMode  Code = 1602
+	UnsupportedCandidateProfile Code = 1603
+	UnsupportedCandidateSecPro  Code = 1604 // security profile
+	UnsupportedCandidateContent Code = 1605 // content type
+	MoreInformationRequired     Code = 1606
+	AuthorizationRequired       Code = 1607
+	NegotiationExpired          Code = 1608
+)
+
 // codes holds every code: its name on the wire, its message, and whether the very same request may succeed later.
 var codes = map[Code]struct {
 	name      string
@@ -81,6 +94,16 @@ var codes = map[Code]struct {
 	DIDSuperseded:              {"anp.did_superseded", "DID superseded", false},
 	DIDTransitionInvalid:       {"anp.did_transition_invalid", "DID transition invalid", false},
 	DIDTransitionConflict:      {"anp.did_transition_conflict", "DID transition conflict", false},
+
+	NegotiationRejected:         {"meta.negotiation_rejected", "Negotiation rejected", false},
+	NoMatchingInterface:         {"meta.no_matching_interface", "No matching interface", false},
+	UnsupportedNegotiationMode:  {"meta.unsupported_negotiation_mode", "Unsupported negotiation mode", false},
+	UnsupportedCandidateProfile: {"meta.unsupported_candidate_profile", "Unsupported candidate profile", false},
+	UnsupportedCandidateSecPro:  {"meta.unsupported_security_profile", "Unsupported security profile", false},
+	UnsupportedCandidateContent: {"meta.unsupported_content_type", "Unsupported content type", false},
+	MoreInformationRequired:     {"meta.more_information_required", "More information required", false},
+	AuthorizationRequired:       {"meta.authorization_required", "Authorization required", false},
+	NegotiationExpired:          {"meta.negotiation_expired", "Negotiation expired", false},
 }
 
 // Name is the anp_code, "" for JSON-RPC's own codes.
