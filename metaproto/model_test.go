@@ -10,17 +10,28 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/hpke"
 )
 
 // The model: both sides and every message that was ever sent. A message in the
 // set can be delivered at any time and any number of times, or never: that is
 // loss, duplication and reordering. Time is before the deadline, after it, or
-// after the end of every agreement; it never goes back.
+// after the end of every agreement; it never goes back. At any moment, once,
+// both sides' floors may rise.
 type world struct {
-	i, r State
-	sent []flight
-	late int
+	i, r   State
+	sent   []flight
+	late   int
+	raised int
 }
+
+// sides are the policies of both, before and after their floors rise.
+type sides [2]struct{ I, R Policy }
+
+func same(i, r Policy) sides { return sides{{i, r}, {i, r}} }
+
+// moves are the transitions that a walk has met: role, phase, event and what came of it.
+type moves map[string]bool
 
 type flight struct {
 	toResponder bool
@@ -33,7 +44,7 @@ func (w world) key(t testing.TB) string {
 		sent[k] = fmt.Sprint(f.toResponder, f.msg.Digest())
 	}
 	sort.Strings(sent)
-	return fmt.Sprintf("%d|%s|%s|%s", w.late, encode(t, w.i), encode(t, w.r), strings.Join(sent, ","))
+	return fmt.Sprintf("%d|%d|%s|%s|%s", w.late, w.raised, encode(t, w.i), encode(t, w.r), strings.Join(sent, ","))
 }
 
 func (w world) now() time.Time {
@@ -74,8 +85,90 @@ func TestInvariant3_ModelOfAllInterleavings(t *testing.T) {
 			if got := outcome(t, i, r); got != tc.want {
 				t.Fatalf("over a perfect channel: %s, want %s", got, tc.want)
 			}
-			walk(t, tc.i, tc.r)
+			met := moves{}
+			walk(t, newState(t, Initiator, tc.i), newState(t, Responder, tc.r), same(tc.i, tc.r), met)
 		})
+	}
+}
+
+// Floors rise in the middle, and both have session keys: still nobody accepts what its floor of that moment does not allow.
+func TestInvariant3_ModelWithFloorsThatRise(t *testing.T) {
+	n, o := DataPlane20260728, DataPlane20251125
+	before := policy([]string{TransportJSONRPC}, []string{n, o})
+	only := policy([]string{TransportJSONRPC}, []string{o})
+	fresh := before
+	fresh.Floor.SessionKeys = []string{SessionKeysFresh}
+	keyed := func(role Role) State { return stateWith(t, role, before, without(hpke.SuiteXWing)) }
+	plain := func(role Role) State { return newState(t, role, before) }
+	for name, tc := range map[string]struct {
+		i, r State
+		p    sides
+	}{
+		"the initiator's":                {plain(Initiator), plain(Responder), sides{{before, before}, {only, before}}},
+		"the responder's":                {plain(Initiator), plain(Responder), sides{{before, before}, {before, only}}},
+		"both, to nothing in common":     {plain(Initiator), plain(Responder), sides{{before, before}, {policy([]string{TransportJSONRPC}, []string{n}), only}}},
+		"session keys, the responder":    {keyed(Initiator), keyed(Responder), sides{{before, before}, {before, fresh}}},
+		"session keys, and one has none": {plain(Initiator), keyed(Responder), sides{{before, before}, {before, fresh}}},
+	} {
+		t.Run(name, func(t *testing.T) { walk(t, tc.i, tc.r, tc.p, moves{}) })
+	}
+}
+
+// The table in the documentation of Step is complete: what two sides can meet is in it, and all of it is met. (A hostile peer can
+// do more: see TestInvariant11_HostilePeer.)
+func TestTransitionTable(t *testing.T) {
+	n, o, x := DataPlane20260728, DataPlane20251125, DataPlane20250618
+	met := moves{}
+	for _, p := range []sides{
+		same(policy([]string{TransportJSONRPC}, []string{n, o}), policy([]string{TransportJSONRPC}, []string{o})),
+		same(policy([]string{TransportJSONRPC}, []string{n}), policy([]string{TransportJSONRPC}, []string{n})),
+		same(policy([]string{TransportJSONRPC}, []string{n}), policy([]string{TransportJSONRPC}, []string{x})),
+		same(bounded(policy([]string{TransportJSONRPC}, []string{n}), 2), policy([]string{TransportJSONRPC}, []string{o})),
+		{
+			{policy([]string{TransportJSONRPC}, []string{n, o}), policy([]string{TransportJSONRPC}, []string{o})},
+			{policy([]string{TransportJSONRPC}, []string{n}), policy([]string{TransportJSONRPC}, []string{o})},
+		},
+		{
+			{policy([]string{TransportJSONRPC}, []string{n, o}), policy([]string{TransportJSONRPC}, []string{o, n})},
+			{policy([]string{TransportJSONRPC}, []string{n}), policy([]string{TransportJSONRPC}, []string{o})},
+		},
+	} {
+		walk(t, newState(t, Initiator, p[0].I), newState(t, Responder, p[0].R), p, met)
+	}
+	table := map[string]string{
+		"initiator new Begin":               "negotiating timeout",
+		"initiator new Tick":                "new timeout",
+		"initiator negotiating negotiating": "negotiating confirming rejected timeout",
+		"initiator negotiating accepted":    "agreed rejected",
+		"initiator negotiating rejected":    "rejected",
+		"initiator negotiating timeout":     "timeout",
+		"initiator negotiating Tick":        "negotiating timeout",
+		"initiator confirming accepted":     "agreed rejected",
+		"initiator confirming rejected":     "rejected",
+		"initiator confirming timeout":      "timeout",
+		"initiator confirming Tick":         "confirming timeout",
+		"responder negotiating negotiating": "negotiating accepted rejected timeout",
+		"responder negotiating accepted":    "accepted rejected timeout",
+		"responder negotiating rejected":    "rejected",
+		"responder negotiating timeout":     "timeout",
+		"responder negotiating Tick":        "negotiating timeout",
+		"responder accepted Cited":          "agreed",
+		"responder accepted Tick":           "accepted timeout",
+		"responder accepted rejected":       "rejected",
+		"responder agreed Cited":            "agreed",
+	}
+	for m := range met {
+		at, to, _ := strings.Cut(m, " → ")
+		if !strings.Contains(" "+table[at]+" ", " "+to+" ") {
+			t.Errorf("not in the table: %s", m)
+		}
+	}
+	for at, list := range table {
+		for _, to := range strings.Fields(list) {
+			if !met[at+" → "+to] {
+				t.Errorf("never met: %s → %s", at, to)
+			}
+		}
 	}
 }
 
@@ -104,16 +197,16 @@ func outcome(t testing.TB, i, r State) Phase {
 	return i.Phase
 }
 
-func walk(t *testing.T, pi, pr Policy) {
-	first := world{i: newState(t, Initiator, pi), r: newState(t, Responder, pr)}
+func walk(t *testing.T, i, r State, p sides, met moves) {
+	first := world{i: i, r: r}
 	queue, seen := []world{first}, map[string]bool{first.key(t): true}
 	outcomes := map[string]bool{}
 	for len(queue) > 0 {
 		w := queue[0]
 		queue = queue[1:]
-		checkWorld(t, w, pi, pr)
+		checkWorld(t, w, p[0].I, p[0].R)
 		outcomes[string(w.i.Phase)+"/"+string(w.r.Phase)] = true
-		for _, next := range successors(t, w, pi, pr) {
+		for _, next := range successors(t, w, p, met) {
 			if k := next.key(t); !seen[k] {
 				seen[k] = true
 				queue = append(queue, next)
@@ -129,17 +222,22 @@ func walk(t *testing.T, pi, pr Policy) {
 	t.Logf("%d states, ends %v", len(seen), outcomes)
 }
 
-func successors(t *testing.T, w world, pi, pr Policy) []world {
+func successors(t *testing.T, w world, all sides, met moves) []world {
 	var out []world
+	if w.raised == 0 && encode(t, all[0]) != encode(t, all[1]) {
+		next := w
+		next.raised = 1
+		out = append(out, next)
+	}
 	if w.late < 2 {
 		next := w
 		next.late++
 		out = append(out, next)
 	}
 	side := func(initiator bool, ev Event) {
-		s, p := w.r, pr
+		s, p := w.r, all[w.raised].R
 		if initiator {
-			s, p = w.i, pi
+			s, p = w.i, all[w.raised].I
 		}
 		next, reply, err := checked(t, s, ev, p, w.now())
 		if s.Phase.Terminal() && encode(t, next) != encode(t, s) {
@@ -147,6 +245,21 @@ func successors(t *testing.T, w world, pi, pr Policy) []world {
 		}
 		if err != nil {
 			return
+		}
+		again := false
+		kind := strings.TrimPrefix(fmt.Sprintf("%T", ev), "metaproto.")
+		if rec, ok := ev.(Receive); ok {
+			kind, again = string(rec.Message.Status), rec.Message.Digest().Equal(s.LastIn)
+		}
+		if !again && (!s.Phase.Terminal() || s.Phase == PhaseAgreed && kind == "Cited") {
+			met[fmt.Sprintf("%s %s %s → %s", s.Role, s.Phase, kind, next.Phase)] = true
+		}
+		if _, before := s.Concluded(); !before {
+			if a, ok := next.Concluded(); ok {
+				if err := p.Floor.Allows(a.Candidate); err != nil {
+					t.Fatalf("%s accepted below its floor of the moment: %v", s.Role, err)
+				}
+			}
 		}
 		after := w
 		if initiator {
