@@ -29,12 +29,20 @@ const (
 
 // ADInterface is one interface of an agent description.
 type ADInterface struct {
+	ID                 string `json:"id,omitempty"`
 	Type               string `json:"type"`
 	Protocol           string `json:"protocol,omitempty"`
 	Version            string `json:"version,omitempty"`
 	URL                string `json:"url,omitempty"`
 	Description        string `json:"description,omitempty"`
 	HumanAuthorization bool   `json:"humanAuthorization,omitzero"`
+
+	// Of a MetaProtocolInterface of ANP-06 (section 5.2).
+	Profile          string   `json:"profile,omitempty"`
+	Binding          string   `json:"binding,omitempty"`
+	Methods          []string `json:"methods,omitempty"`
+	SecurityProfiles []string `json:"securityProfiles,omitempty"`
+	Negotiates       []string `json:"negotiates,omitempty"`
 }
 
 // ADOwner is who runs an agent.
@@ -73,8 +81,11 @@ type ADSpec struct {
 	Interfaces          []ADInterface
 }
 
+// pathANP is where the ANPMessageService answers; node/gateway/anp has it too.
+const pathANP = "/anp"
+
 // Interfaces returns the interfaces of a Treaty node: natural language and structured over A2A, the data plane over MCP when
-// it has one, and the meta-protocol, which is spoken in envelopes over A2A.
+// it has one, the meta-protocol, which is spoken in envelopes over A2A, and ANP-06's negotiation.
 func Interfaces(origin string, plane *DataPlane) []ADInterface {
 	list := []ADInterface{
 		{Type: NaturalLanguageInterface, Protocol: "A2A", Version: A2AVersion, URL: origin + PathAgentCard,
@@ -83,6 +94,11 @@ func Interfaces(origin string, plane *DataPlane) []ADInterface {
 			Description: "Negotiation of data contracts; the agent card names the extension and the schemas."},
 		{Type: MetaProtocolInterface, Protocol: ExtensionURI, Version: "1", URL: origin + PathJSONRPC,
 			Description: "protocolNegotiation rounds in signed envelopes."},
+		{ID: "interface.negotiation.default", Type: MetaProtocolInterface, Protocol: "ANP", Version: "1.0", URL: origin + pathANP,
+			Profile: "anp.meta.negotiation.v1", Binding: "jsonrpc-2.0", Methods: []string{"anp.get_capabilities", "anp.negotiate"},
+			SecurityProfiles: []string{"transport-protected"},
+			Negotiates:       []string{"profiles", "interfaces", "security_profiles", "content_types", "execution_modes", "protocol_artifacts"},
+			Description:      "Which of these interfaces to use, by a signed answer (ANP-06)."},
 	}
 	if plane != nil {
 		list = append(list, ADInterface{Type: StructuredInterface, Protocol: "MCP", URL: plane.URL,
