@@ -162,7 +162,7 @@ func (c *call) reserve(ctx context.Context) error {
 	id, granted, now := c.req.ContractID, c.v.contract, c.s.opts.Now()
 	budget, draw := c.s.opts.Ceiling.budget(granted.CallBudget), c.draw(now)
 	var was store.Drawn
-	err := c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
+	err := c.s.opts.Store.UpdateRelaxed(ctx, func(tx store.Tx) error {
 		if gone, err := tx.Revoked(id); err != nil || gone {
 			return errors.Join(err, revokedIf(gone))
 		}

@@ -5,7 +5,8 @@
 // Guarantees
 //
 //   - No row is read before [contract.Evaluate] says yes (invariant 7): the engine is called at one place, after the decision
-//     and after a call was taken out of the contract's budget durably.
+//     and after a call was taken out of the contract's budget. That is on disk at the latest with the receipt: a power cut in
+//     between gives the call back, and nothing was released.
 //   - The store is trusted for freshness and not for grants. A contract counts only when its bytes have the recorded digest,
 //     the buyer's and the vendor's binding keys signed it, and the vendor's activation, made in time, is there. All of it is
 //     checked here against the caller's own verified document and this process's own copy of the vendor's. A party that has
@@ -47,6 +48,7 @@ import (
 // Store is what the service needs of the company's store.
 type Store interface {
 	Update(ctx context.Context, fn func(store.Tx) error) error
+	UpdateRelaxed(ctx context.Context, fn func(store.Tx) error) error
 	View(ctx context.Context, fn func(store.Tx) error) error
 }
 

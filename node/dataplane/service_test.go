@@ -488,6 +488,8 @@ type brokenStore struct{ Store }
 
 func (brokenStore) Update(context.Context, func(store.Tx) error) error { return errDisk }
 
+func (brokenStore) UpdateRelaxed(context.Context, func(store.Tx) error) error { return errDisk }
+
 // A verdict is remembered, and only for what it was made of.
 func TestVerdictsAreRemembered(t *testing.T) {
 	f := newFixture(t)

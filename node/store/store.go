@@ -69,6 +69,10 @@ type Store interface {
 	// Update runs fn in one write transaction and commits it durably. fn's error, or a panic in it, rolls everything back
 	// and is returned. fn must not call the store again except through tx, and must not keep tx. It may not be run twice.
 	Update(ctx context.Context, fn func(tx Tx) error) error
+	// UpdateRelaxed is Update, but for one thing: a power cut (not the end of a process, however it ends) before the next
+	// Update of any process has committed may undo it, in whole, with everything after it. That Update makes it durable. It is
+	// for what means nothing without a later Update, such as the reservation of a call whose receipt is yet to be written.
+	UpdateRelaxed(ctx context.Context, fn func(tx Tx) error) error
 	// View runs fn on one consistent state. Writes fail with ErrReadOnly.
 	View(ctx context.Context, fn func(tx Tx) error) error
 	Close() error

@@ -3,7 +3,8 @@
 // Package sqlite is node/store in one SQLite file, through the pure Go driver modernc.org/sqlite.
 //
 // Guarantees, beside those of node/store: several processes may open one file at once; it is in WAL mode with
-// synchronous=FULL, so a commit is on disk when it returns; the file is created complete or not at all, with mode 0600;
+// synchronous=FULL, so a commit of Update is on disk when it returns; one of UpdateRelaxed is with the next of Update, since
+// both are in one WAL, in order, and a sync covers all of it; the file is created complete or not at all, with mode 0600;
 // a missing or foreign file is an error and never becomes an empty store.
 //
 // What it does not do: the file is not encrypted. Do not put it on a network file system: WAL needs shared memory between
@@ -70,10 +71,12 @@ type DB struct {
 	clock               clock.Clock
 	nonces              NonceLimits
 
-	handle *sql.DB
-	scrub  atomic.Bool // see Scrub
-	write  *pool       // one connection: updates of this process queue here and not in SQLite's busy handler
-	read   *pool
+	handle  *sql.DB
+	scrub   atomic.Bool // see Scrub
+	write   *pool       // one connection: updates of this process queue here and not in SQLite's busy handler
+	read    *pool
+	loose   *sql.DB // its connections do not sync when they commit
+	relaxed *pool   // one connection, used by who has taken that of write
 }
 
 var _ store.Store = (*DB)(nil)
@@ -115,13 +118,17 @@ func OpenExisting(ctx context.Context, path string, o Options) (*DB, error) {
 	if err := checkFile(path); err != nil {
 		return nil, err
 	}
-	handle, err := sql.Open("sqlite", dsn(path, o.MaxBytes))
+	handle, err := sql.Open("sqlite", dsn(path, o.MaxBytes, full))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %s: %w", path, err)
 	}
+	loose, err := sql.Open("sqlite", dsn(path, o.MaxBytes, normal))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("sqlite: %s: %w", path, err), handle.Close())
+	}
 	db := &DB{
 		path: path, process: o.Process, clock: o.Clock, nonces: o.Nonces.withDefaults(), handle: handle,
-		write: newPool(handle, 1), read: newPool(handle, readers),
+		write: newPool(handle, 1), read: newPool(handle, readers), loose: loose, relaxed: newPool(loose, 1),
 	}
 	if err := db.open(ctx, o.Node); err != nil {
 		_ = db.Close()
@@ -155,20 +162,19 @@ func (db *DB) Node() string { return db.node }
 
 // Close waits for running transactions and closes the store.
 func (db *DB) Close() error {
-	return errors.Join(db.write.close(), db.read.close(), db.handle.Close())
+	return errors.Join(db.write.close(), db.relaxed.close(), db.read.close(), db.loose.Close(), db.handle.Close())
 }
 
 // dsn spells the connection. Pragmas are per connection, which is why they are here and not run once.
 //
-// mode=rw: SQLite itself must not create what is missing. synchronous=FULL: in WAL mode, NORMAL would lose the last commits
-// in a power cut. trusted_schema=OFF and cell_size_check: the file may come from a backup that others had. secure_delete=ON:
-// deleted answers and session keys are overwritten, not only forgotten; the write-ahead log holds older pages until its next
-// checkpoint, or Scrub.
-func dsn(path string, maxBytes int64) string {
+// mode=rw: SQLite itself must not create what is missing. synchronous: see full and normal. trusted_schema=OFF and
+// cell_size_check: the file may come from a backup that others had. secure_delete=ON: deleted answers and session keys are
+// overwritten, not only forgotten; the write-ahead log holds older pages until its next checkpoint, or Scrub.
+func dsn(path string, maxBytes int64, sync synchronous) string {
 	q := url.Values{"mode": {"rw"}, "_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		"synchronous(FULL)",
+		"synchronous(" + string(sync) + ")",
 		"foreign_keys(ON)",
 		"trusted_schema(OFF)",
 		"secure_delete(ON)",
@@ -180,11 +186,19 @@ func dsn(path string, maxBytes int64) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
 
+// synchronous is how a connection commits.
+type synchronous string
+
+const (
+	full   synchronous = "FULL"   // the WAL is on disk when COMMIT returns, with all commits before, of whatever connection
+	normal synchronous = "NORMAL" // in WAL mode, the last commits may be lost in a power cut; never the order or a part of one
+)
+
 const pageSize = 4096 // SQLite's default, which we do not change
 
 // initialise fills the empty file at path.
 func initialise(ctx context.Context, path, node string) error {
-	handle, err := sql.Open("sqlite", dsn(path, 0))
+	handle, err := sql.Open("sqlite", dsn(path, 0, full))
 	if err != nil {
 		return fmt.Errorf("sqlite: %s: %w", path, err)
 	}

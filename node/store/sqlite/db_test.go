@@ -134,7 +134,7 @@ func TestMigrationRace(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			handle, err := sql.Open("sqlite", dsn(path, 0))
+			handle, err := sql.Open("sqlite", dsn(path, 0, full))
 			if err != nil {
 				t.Error(err)
 				return
@@ -507,6 +507,31 @@ func TestNoncesConcurrently(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("fresh %d times", n)
+	}
+}
+
+// Updates are synced when they commit, relaxed ones are not; a pragma that a connection forgot would be seen by nobody else.
+func TestSynchronous(t *testing.T) {
+	db, err := Create(t.Context(), filepath.Join(t.TempDir(), "treaty.db"), Options{Node: node, Process: "node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for name, tt := range map[string]struct {
+		update func(context.Context, func(store.Tx) error) error
+		want   int
+	}{"Update": {db.Update, 2}, "UpdateRelaxed": {db.UpdateRelaxed, 1}} {
+		err := tt.update(t.Context(), func(s store.Tx) error {
+			var level int
+			err := s.(*tx).c.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&level)
+			if level != tt.want {
+				t.Errorf("%s: synchronous is %d", name, level)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

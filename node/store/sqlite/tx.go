@@ -122,6 +122,17 @@ func (db *DB) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return db.run(ctx, db.write, true, func(t *tx) error { return fn(t) })
 }
 
+// UpdateRelaxed implements store.Store. It holds the place of an update while it uses the connection that does not sync, so
+// that the two kinds queue as one.
+func (db *DB) UpdateRelaxed(ctx context.Context, fn func(store.Tx) error) error {
+	turn, err := db.write.get(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.write.put(turn, false)
+	return db.run(ctx, db.relaxed, true, func(t *tx) error { return fn(t) })
+}
+
 // View implements store.Store.
 func (db *DB) View(ctx context.Context, fn func(store.Tx) error) error {
 	return db.run(ctx, db.read, false, func(t *tx) error { return fn(t) })

@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"Successions", successions},
 		{"Notices", notices},
 		{"SessionKeys", sessionKeys},
+		{"Relaxed", relaxed},
 		{"Rollback", rollback},
 		{"AfterTheEnd", afterTheEnd},
 		{"ViewIsReadOnly", viewIsReadOnly},
