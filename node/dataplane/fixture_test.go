@@ -77,12 +77,13 @@ func newCompany(t testing.TB, domain string, seed byte, bare bool) company {
 
 // fakeSource is the engine: it records every read and answers one group, unless told otherwise.
 type fakeSource struct {
-	mu    sync.Mutex
-	reads []source.Statement
-	rows  source.Rows
-	err   error
-	reply func(source.Statement) source.Rows // instead of rows, when it is set
-	while func(ctx context.Context) error    // runs inside the query
+	mu     sync.Mutex
+	reads  []source.Statement
+	rows   source.Rows
+	err    error
+	reply  func(source.Statement) source.Rows // instead of rows, when it is set
+	while  func(ctx context.Context) error    // runs inside the query
+	tables map[string]source.Table
 }
 
 func (f *fakeSource) Query(ctx context.Context, s source.Statement) (source.Rows, error) {
@@ -102,6 +103,11 @@ func (f *fakeSource) Query(ctx context.Context, s source.Statement) (source.Rows
 }
 
 func (f *fakeSource) Table(id string) (source.Table, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t, ok := f.tables[id]; ok {
+		return t, nil
+	}
 	sets, err := dataset.ParseConfig([]byte(sample.Config))
 	if err != nil {
 		return source.Table{}, err
@@ -114,6 +120,10 @@ func (f *fakeSource) Table(id string) (source.Table, error) {
 	for name := range d.Columns {
 		t.Columns[name], _ = d.ColumnType(name)
 	}
+	if f.tables == nil {
+		f.tables = map[string]source.Table{}
+	}
+	f.tables[id] = t
 	return t, nil
 }
 

@@ -42,7 +42,11 @@ var rows = []row{
 	{"evaluate a 40-column contract", "./node/contract", "BenchmarkEvaluate", "", 0},
 	{"durable write of the store", "./node/store/sqlite", "BenchmarkUpdate", "BenchmarkFsync", 0},
 	{"signed A2A call beside bare a2a-go", "./node/gateway/a2a", "BenchmarkA2ASigned", "BenchmarkA2ABareTask", 0},
-	{"guarded MCP call beside bare go-sdk", "./node/dataplane", "BenchmarkMCPGuarded", "BenchmarkMCPBare", 0},
+	{"guard of a call: verify, decide, reserve, receipt", "./node/dataplane", "BenchmarkGuard", "", 1.5},
+	{"64 callers at once, per call", "./node/dataplane", "BenchmarkCallers", "", 0},
+	{"10 million rows of Parquet beside bare DuckDB", "./cmd/treaty-dataplane/internal/duck", "BenchmarkParquet", "", 1.1},
+	{"largest answer, again and again", "./cmd/treaty-dataplane/internal/duck", "BenchmarkLargeResult", "", 0},
+	{"guarded MCP call beside bare go-sdk", "./node/dataplane", "BenchmarkMCPGuarded", "BenchmarkMCPBare", 1.25},
 }
 
 // result is one line of bench.json: cost over floor, lower is better.
@@ -124,7 +128,7 @@ type sample struct {
 }
 
 // once are benchmarks that take long and whose result does not scatter.
-var once = map[string]bool{"BenchmarkCacheMemory": true}
+var once = map[string]bool{"BenchmarkCacheMemory": true, "BenchmarkParquet": true, "BenchmarkLargeResult": true}
 
 // names are the benchmarks of a package that rows name, those to be run once or the others.
 func names(pkg string, single bool) []string {
