@@ -17,16 +17,26 @@ import (
 func (c *cli) queryCmd() *cobra.Command {
 	var req httpapi.QueryRequest
 	var aggs, filters, order, dates, having []string
-	var where string
+	var where, cancel string
+	var running bool
 	cmd := &cobra.Command{
-		Use:   "query --contract ID --aggregate OP(COLUMN) …",
+		Use:   "query --contract ID --aggregate OP(COLUMN) … | --running | --cancel CALL",
 		Short: "Ask the data plane of a contract",
 		Long: "Ask the data plane of a contract. The node signs the request; the data plane decides by the contract.\n" +
-			"A refusal is the data owner's decision (exit code 3) and is printed word for word; a transport fault exits with 5.",
+			"A refusal is the data owner's decision (exit code 3) and is printed word for word; a transport fault exits with 5.\n\n" +
+			"On the vendor's side, --running lists the calls that buyers have had under way for more than a second, and --cancel ends one:\n" +
+			"the buyer gets an error that is no decision, and the call stays counted if it ran.",
 		Example: "  treaty query --contract ctr_x1Yz --aggregate 'avg(order_value)' --aggregate 'count()' --group-by region \\\n" +
-			"    --filter 'order_date between 2025-07-01 and 2025-09-30' --order-by region",
+			"    --filter 'order_date between 2025-07-01 and 2025-09-30' --order-by region\n" +
+			"  treaty query --running\n  treaty query --cancel K5Q2X7ZPAB3M",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case running:
+				return c.running(cmd.Context())
+			case cancel != "":
+				return c.cancelCall(cmd.Context(), cancel)
+			}
 			var err error
 			if req.Aggregates, err = parseAll(aggs, parseAggregate); err != nil {
 				return err
@@ -72,7 +82,10 @@ func (c *cli) queryCmd() *cobra.Command {
 	f.IntVar(&req.Limit, "limit", 0, "most rows to return (0: the data plane's limit)")
 	f.StringVar(&req.Purpose, "purpose", "", "purpose of this query (default: the contract's purpose of record)")
 	f.StringVar(&req.Dataset, "dataset", "", "dataset (default: the contract's)")
-	_ = cmd.MarkFlagRequired("contract")
+	f.BoolVar(&running, "running", false, "list the calls under way in this company's data plane")
+	f.StringVar(&cancel, "cancel", "", "end a call of that list")
+	cmd.MarkFlagsOneRequired("contract", "running", "cancel")
+	cmd.MarkFlagsMutuallyExclusive("contract", "running", "cancel")
 	return cmd
 }
 

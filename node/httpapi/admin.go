@@ -215,6 +215,7 @@ type Admin interface {
 	LifecycleAdmin
 	AskAdmin
 	PolicyAdmin
+	CallsAdmin
 }
 
 const (
@@ -284,6 +285,7 @@ func adminRouter(a Admin) *mux.Router {
 		return a.Tool(r.Context(), req)
 	})
 	askRoute(a, post)
+	callsRoutes(a, get, post)
 	get("/keys", func(r *http.Request) (any, error) { return a.Keys(r.Context()) })
 	get("/datasets", func(r *http.Request) (any, error) { return a.Datasets(r.Context()) })
 	post("/backup", func(r *http.Request) (any, error) {

@@ -30,6 +30,19 @@ type fakeAdmin struct {
 	Admin
 	err    error
 	events []ledger.Event
+	ended  string
+}
+
+func (f *fakeAdmin) Calls(context.Context) (store.CallsUnderWay, error) {
+	return store.CallsUnderWay{Calls: []store.CallUnderWay{{ID: "A"}}}, nil
+}
+
+func (f *fakeAdmin) CancelCall(_ context.Context, id string) error {
+	if id != "A" {
+		return store.ErrNotFound
+	}
+	f.ended = id
+	return nil
 }
 
 func (f *fakeAdmin) Status() Status { return Status{Service: "treaty"} }
@@ -123,15 +136,34 @@ func TestPublicRoutes(t *testing.T) {
 // TestAdminRoutes holds the whole admin surface.
 func TestAdminRoutes(t *testing.T) {
 	want := []string{
-		"GET /v1/contracts", "GET /v1/contracts/{id}", "GET /v1/contracts/{id}/deletions", "GET /v1/contracts/{id}/evidence", "GET /v1/contracts/{id}/odcs", "GET /v1/datasets", "GET /v1/events", "GET /v1/keys",
+		"GET /v1/calls", "GET /v1/contracts", "GET /v1/contracts/{id}", "GET /v1/contracts/{id}/deletions", "GET /v1/contracts/{id}/evidence", "GET /v1/contracts/{id}/odcs", "GET /v1/datasets", "GET /v1/events", "GET /v1/keys",
 		"GET /v1/negotiations", "GET /v1/negotiations/{id}", "GET /v1/status", "GET /v1/trust",
-		"POST /v1/ask", "POST /v1/backup", "POST /v1/contracts/{id}/delete-data", "POST /v1/contracts/{id}/revoke", "POST /v1/doctor", "POST /v1/negotiations", "POST /v1/negotiations/{id}/withdraw", "POST /v1/policy/explain", "POST /v1/query", "POST /v1/resolve",
+		"POST /v1/ask", "POST /v1/backup", "POST /v1/calls/cancel", "POST /v1/contracts/{id}/delete-data", "POST /v1/contracts/{id}/revoke", "POST /v1/doctor", "POST /v1/negotiations", "POST /v1/negotiations/{id}/withdraw", "POST /v1/policy/explain", "POST /v1/query", "POST /v1/resolve",
 		"POST /v1/resolve/confirm", "POST /v1/resolve/history", "POST /v1/rotate", "POST /v1/tool", "POST /v1/trust",
 	}
 	got := templates(t, adminRouter(&fakeAdmin{}))
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("routes\n%q, the table has\n%q", got, want)
+	}
+}
+
+// An operator sees the calls under way and ends one; the error about one that is over says so.
+func TestCalls(t *testing.T) {
+	f := &fakeAdmin{}
+	ask := func(method, path, body string) (int, string) {
+		w := httptest.NewRecorder()
+		AdminHandler(f).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
+		return w.Code, w.Body.String()
+	}
+	if code, body := ask("GET", "/v1/calls", ""); code != 200 || !strings.Contains(body, `"id":"A"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body := ask("POST", "/v1/calls/cancel", `{"id":"A"}`); code != 200 || f.ended != "A" {
+		t.Errorf("%d %s, ended %q", code, body, f.ended)
+	}
+	if code, body := ask("POST", "/v1/calls/cancel", `{"id":"B"}`); code != 404 {
+		t.Errorf("%d %s", code, body)
 	}
 }
 
