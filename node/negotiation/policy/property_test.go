@@ -71,8 +71,14 @@ func later(t *rapid.T, r *policy.Rules) {
 	}
 }
 
-func rules(t *rapid.T) (r policy.Rules) {
-	defer func() { later(t, &r) }()
+// rules are those that contracts of version 1 can express, allRules of any.
+func allRules(t *rapid.T) policy.Rules {
+	r := rules(t)
+	later(t, &r)
+	return r
+}
+
+func rules(t *rapid.T) policy.Rules {
 	return policy.Rules{
 		// Not even a policy that forgot to list pii lets it out.
 		Never:      subset(classNames[2:5], 0).Draw(t, "never"),
@@ -82,6 +88,21 @@ func rules(t *rapid.T) (r policy.Rules) {
 		CallBudget: rapid.Int64Range(1, 1000).Draw(t, "budget cap"), ValidityDays: rapid.IntRange(1, 100).Draw(t, "validity"),
 		OfferTTL: time.Minute, AcceptWithin: time.Minute, RowFilter: filter(t, "policy filter"),
 	}
+}
+
+// allNeed wants rows now and then, and accepts terms of later versions; need is of version 1.
+func allNeed(t *rapid.T) policy.Needs {
+	n := need(t)
+	if rapid.Bool().Draw(t, "rows") {
+		all := append(slices.Clone(n.Columns.Required), n.Columns.Optional...)
+		n.Read, n.RowsWanted = subset(all, 1).Draw(t, "read"), rapid.Int64Range(1, 900).Draw(t, "rows wanted")
+		n.RowsMinimum = rapid.Int64Range(0, 3).Draw(t, "rows needed")
+	}
+	if usually.Draw(t, "statement") {
+		n.Statements = []string{"Deleted everywhere."}
+	}
+	n.Noise.Accepted = usually.Draw(t, "noise will do")
+	return n
 }
 
 func need(t *rapid.T) policy.Needs {
@@ -98,15 +119,6 @@ func need(t *rapid.T) policy.Needs {
 	}
 	n.RetentionMinimum = rapid.IntRange(0, min(n.RetentionWanted, 60)).Draw(t, "least retention")
 	n.BudgetMinimum = rapid.Int64Range(1, min(n.BudgetWanted, 200)).Draw(t, "least budget")
-	if rapid.Bool().Draw(t, "rows") {
-		all := append(slices.Clone(n.Columns.Required), n.Columns.Optional...)
-		n.Read, n.RowsWanted = subset(all, 1).Draw(t, "read"), rapid.Int64Range(1, 900).Draw(t, "rows wanted")
-		n.RowsMinimum = rapid.Int64Range(0, 3).Draw(t, "rows needed")
-	}
-	if usually.Draw(t, "statement") {
-		n.Statements = []string{"Deleted everywhere."}
-	}
-	n.Noise.Accepted = usually.Draw(t, "noise will do")
 	return n
 }
 
@@ -122,11 +134,11 @@ func TestC6_NegotiationsConverge(t *testing.T) {
 		for _, name := range columnNames {
 			tm.Classes[name] = class.Draw(t, "class of "+name)
 		}
-		r := rules(t)
+		r := allRules(t)
 		v := &policy.Vendor{MaxOffers: rapid.IntRange(1, 4).Draw(t, "max offers"), Datasets: map[string]policy.Rules{"orders": r}}
-		n := need(t)
+		n := allNeed(t)
 		for range rapid.IntRange(0, 4).Draw(t, "alternatives") {
-			n.Alternatives = append(n.Alternatives, need(t))
+			n.Alternatives = append(n.Alternatives, allNeed(t))
 		}
 		tm.Version = rapid.SampledFrom([]int{0, 1, 2, 3, 3}).Draw(t, "version")
 		n = *n.In(tm.Version)
@@ -184,9 +196,9 @@ func TestInvariant5_AnyDraftIsNarrowed(t *testing.T) {
 		for _, name := range columnNames {
 			tm.Classes[name] = class.Draw(t, "class of "+name)
 		}
-		r := rules(t)
+		r := allRules(t)
 		v := &policy.Vendor{MaxOffers: 1, Datasets: map[string]policy.Rules{"orders": r}}
-		n := need(t)
+		n := allNeed(t)
 		tm.Version = rapid.SampledFrom([]int{0, 2, 3, 3}).Draw(t, "version")
 		n = *n.In(tm.Version)
 		ask, _ := n.Ask(0)
