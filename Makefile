@@ -47,7 +47,7 @@ demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it runni
 test: tools-c lint unit crash conformance test-mcp test-interop ## everything, race detector on
 
 # The race detector watches our code, and not every memory access of the C program that SQLite is in Go: sevenfold in the store's tests.
-RACE := -race -gcflags='modernc.org/...=-race=false'
+RACE := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc=-race=false'
 
 unit: tools-softhsm tools-postgres
 	$(GO) test $(RACE) -timeout 20m $(TEST_ARGS) ./...
