@@ -13,7 +13,7 @@ TEST_ARGS ?=
 INTEROP   := $(CURDIR)/.cache
 MCP       := $(CURDIR)/.cache/mcp
 
-.PHONY: help build demo test unit crash lint bench fuzz fmt clean tools-c tools-softhsm tools-postgres test-interop tck test-mcp conformance
+.PHONY: help build demo demo-drill test unit crash lint bench fuzz fmt clean tools-c tools-softhsm tools-postgres test-interop tck test-mcp conformance
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ build: tools-c ## build bin/treaty (static), bin/treaty-dataplane and bin/treaty
 demo: build ## the main job, end to end, on this machine (KEEP=1 leaves it running)
 	$(BIN)/treaty demo $(if $(KEEP),--keep)
 
+demo-drill: build ## keys rotate in live drills while two companies work under load; the last line counts lost requests
+	$(BIN)/treaty demo-drill
+
 test: tools-c lint unit crash conformance test-mcp test-interop ## everything, race detector on
 
 # The race detector watches our code, and not every memory access of the C program that SQLite is in Go: sevenfold in the store's tests.
@@ -53,7 +56,7 @@ unit: tools-softhsm tools-postgres
 	$(GO) test $(RACE) -timeout 20m $(TEST_ARGS) ./...
 
 crash: ## SIGKILL each process at every commit point and check that both companies agree
-	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash' -v ./cmd/treaty ./node
+	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash|TestDemoDrill' -v ./cmd/treaty ./node
 
 test-interop: ## with the official SDKs of ANP (Python) and A2A (JavaScript, Python), over TLS on loopback (ARGS=-update writes docs/interop.md)
 	tools/interop/setup.sh $(INTEROP)

@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"node/dataset/...", "node/datatools", "node/mcphttp", "node/cedar"},
 	{"node/ledger/..."},
 	{"node/store/..."},
-	{"node/succession", "node/notice", "node/delegation"},
+	{"node/succession", "node/notice", "node/drill", "node/delegation"},
 	{"node/lifecycle"},
 	{"node/negotiation/..."},
 	{"node/gateway/..."},

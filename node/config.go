@@ -67,7 +67,29 @@ type Config struct {
 	Rotation  Rotation  `yaml:"rotation,omitempty"`
 	// Delegation says whom this node asks when a question is to be handed on.
 	Delegation Delegation `yaml:"delegation,omitempty"`
+	Drill      Drill      `yaml:"drill,omitempty"`
 	Compat     Compat     `yaml:"compat,omitempty"`
+}
+
+// Drill says in which drills of rotations this node takes part, and which it runs by itself.
+type Drill struct {
+	// Allow names who may propose drills beside those with whom there is a contract in force.
+	Allow []trust.Pattern `yaml:"allow,omitempty"`
+	// Live lets them be about the proposer's real keys (default: rehearsals only).
+	Live bool `yaml:"live,omitempty"`
+	// MinGrace is the shortest grace that this node consents to (default 5s).
+	MinGrace time.Duration `yaml:"min_grace,omitempty"`
+	// Schedule lists rehearsals that this node proposes by itself, one at a time.
+	Schedule []ScheduledDrill `yaml:"schedule,omitempty"`
+}
+
+// ScheduledDrill is a rehearsal that comes again and again.
+type ScheduledDrill struct {
+	Kind string `yaml:"kind"`
+	// Peer is a DID or a domain.
+	Peer string `yaml:"peer"`
+	// Every is the time between two, give or take a tenth; at least 1m.
+	Every time.Duration `yaml:"every"`
 }
 
 // TLS names the public listener's certificate chain and key (PEM).
@@ -178,6 +200,7 @@ func (c *Config) defaults() {
 	setDefault(&c.Limits.NegotiationTimeout, 15*time.Minute)
 	setDefault(&c.Rotation.Grace, 7*24*time.Hour)
 	setDefault(&c.Rotation.Settle, 5*time.Minute)
+	setDefault(&c.Drill.MinGrace, 5*time.Second)
 }
 
 func setDefault[T comparable](v *T, d T) {
@@ -231,6 +254,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("rotation: grace is at least settle and limits.negotiation_timeout together (%s), so that what began with the old key can end with it", least)
 	}
 	if err := c.Decider.validate(); err != nil {
+		return err
+	}
+	if err := c.Drill.validate(); err != nil {
 		return err
 	}
 	for from, to := range c.Hosts {

@@ -55,6 +55,7 @@ func (e *examination) self(ctx context.Context) {
 	e.ownCard(ctx)
 	e.clocks(ctx)
 	e.decider(ctx)
+	e.drills(ctx)
 	if n.offer == nil {
 		e.ok("data plane", "none: no dataset is on offer")
 		return

@@ -92,6 +92,7 @@ func (n *Node) noticeOfMove(_ context.Context, tx store.Tx, from did.DID, data [
 			return nil, &notice.Refused{Code: "MALFORMED", Text: "since is not a time in the past"}
 		}
 	}
+	n.resolver.Evict(old) // also when the step is on record: somebody may have met the successor first
 	step, err := tx.GetSuccession(m.Old)
 	if errors.Is(err, store.ErrNotFound) {
 		n.driving.Go(func() {

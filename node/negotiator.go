@@ -18,7 +18,7 @@ import (
 // come in the same way and are answered at once, by a task that nobody can look up.
 type negotiator struct {
 	service *negotiation.Service
-	notices *notice.Service
+	notices func(to did.DID) *notice.Service // of whom it is for
 	db      store.Store
 	names   func() []string // the DIDs that this node has had
 }
@@ -40,7 +40,7 @@ var taskStates = map[negotiation.Phase]a2a.State{
 // Receive implements [a2a.Negotiator].
 func (n negotiator) Receive(ctx context.Context, caller did.DID, raw []byte) (a2a.Reply, error) {
 	if env, err := envelope.Parse(raw, 0); err == nil && env.Type == envelope.TypeNotice {
-		r, err := n.notices.Receive(ctx, caller, raw)
+		r, err := n.notices(env.To).Receive(ctx, caller, raw)
 		if err != nil {
 			return a2a.Reply{}, err
 		}

@@ -99,6 +99,7 @@ type Node struct {
 	nego     *negotiation.Service
 	notices  *notice.Service
 	ending   *lifecycle.Service
+	drills   *drills
 	public   http.Handler
 
 	unwritable atomic.Bool // the last attempt to write the store on our own account failed
@@ -174,6 +175,7 @@ func (n *Node) self() did.DID { return n.id().agent.ID() }
 
 func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err error) {
 	n.life, n.stop = context.WithCancel(context.Background())
+	n.drills = &drills{n: n}
 	if n.clock, err = clock.NewSecure(ctx, base, store.ClockFloor(n.db)); err != nil {
 		return err
 	}
@@ -226,6 +228,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 	n.notices.Handle(noticeSuccessor, n.noticeOfMove)
 	n.notices.Handle(noticeCompromised, n.noticeOfMove)
 	n.ending = n.newLifecycle()
+	n.drills.register()
 	n.public, err = n.publicHandler(ctx)
 	return err
 }
@@ -247,14 +250,14 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	verifier, err := httpsig.NewVerifier(httpsig.Options{
 		Origins: []string{origin}, Resolver: succession.Callers{Resolver: n.resolver}, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
 		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: n.clock.Now}),
-		Admit:  n.trust.AdmitClaim,
+		Admit:  n.admitCaller,
 		HighS:  n.cfg.Compat.HighS,
 	})
 	if err != nil {
 		return nil, err
 	}
 	n.agent, err = a2a.New(a2a.Config{
-		Negotiator: negotiator{n.nego, n.notices, n.db, func() []string { return n.id().names() }}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
+		Negotiator: negotiator{n.nego, n.drills.addressed, n.db, func() []string { return n.id().names() }}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
 		Describe: func(context.Context) (a2a.Answer, error) { return n.id().described.answer, nil },
 		Push:     &a2a.Push{Store: n.db, Client: n.signed, CheckURL: func(u *url.URL) error { return fetch.CheckURL(u) }},
 		Extended: n.extendedCard, Delegate: n.delegate(), Legacy: n.cfg.Compat.A2AV03,
@@ -273,11 +276,16 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return httpapi.PublicHandler(httpapi.Public{
+	public := httpapi.PublicHandler(httpapi.Public{
 		Site: n.current(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.id().site.ServeHTTP(w, r) })), Published: n.published,
 		A2A: n.current(agent), ANP: n.current(verifier.Optional(messages)),
 		Health: func() httpapi.Health { return httpapi.Health{Service: Service, Build: Version, DID: n.self().String()} },
 		Ready:  n.ready,
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !n.drills.serves(w, r) {
+			public.ServeHTTP(w, r)
+		}
 	}), nil
 }
 
@@ -333,6 +341,7 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 	g.Go(func() error { return n.housekeeping(gctx) })
 	g.Go(func() error { return n.keepIdentity(gctx) })
 	g.Go(func() error { return n.notices.Run(gctx) })
+	g.Go(func() error { return n.drills.keepSchedule(gctx) })
 	g.Go(func() error { return n.notifyTasks(gctx) })
 	g.Go(func() error {
 		<-gctx.Done()

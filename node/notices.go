@@ -7,20 +7,25 @@ import (
 	"errors"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/hpke"
+	"github.com/treaty-node/treaty/node/drill"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
 )
 
-// newNotices makes the service for notices. Who handles which kind is registered beside it.
+// newNotices makes the service for the node's own notices. Who handles which kind is registered beside it.
 func (n *Node) newNotices() *notice.Service {
+	return n.noticesOf(func() notice.Keys {
+		id := n.id()
+		return notice.Keys{Binding: id.binding, Opener: opener{n, id, 0}, Document: id.agent, Owns: id.owns}
+	}, n.drills.opener)
+}
+
+// noticesOf makes the service for notices of an identity.
+func (n *Node) noticesOf(keys func() notice.Keys, opens func(did.DID, string) hpke.Opener) *notice.Service {
 	return notice.New(notice.Config{
-		Keys: func() notice.Keys {
-			id := n.id()
-			return notice.Keys{Binding: id.binding, Opener: opener{n, id}, Document: id.agent}
-		},
-		Successor: n.successorOf,
-		Store:     n.db, Resolver: n.resolver, Admit: n.admitNotice, Refused: n.nego.Refused,
+		Keys: keys, Opener: opens, Store: n.db, Resolver: n.resolver, Admit: n.admitNotice, Successor: n.successorOf, Refused: n.nego.Refused,
 		Connect: func(ctx context.Context, peer did.DID) (notice.Route, error) {
 			p, err := n.connect(ctx, peer)
 			if err != nil {
@@ -44,7 +49,7 @@ func (n *Node) admitNotice(ctx context.Context, from did.DID) error {
 	}
 	var known bool
 	err := n.db.View(ctx, func(tx store.Tx) (err error) { known, err = tx.KnowsPeer(from.String(), subject); return err })
-	if err == nil && !known {
+	if err == nil && !known && n.mayDrill(from, false, drill.Rehearsal) != nil {
 		return envelope.Refuse(envelope.CodeNotTrusted, "there is no contract and no conversation with you")
 	}
 	return err

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/datatools"
 	"github.com/treaty-node/treaty/node/gateway/mcp"
@@ -108,7 +110,7 @@ func (n *Node) ask(ctx context.Context, c *contract.Contract, req contract.Reque
 		err = resolveError(err)
 		return nil, errors.Join(err, n.record(ctx, log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
 	}
-	answer, err := mcp.Query(ctx, n.data, c, doc, req)
+	answer, err := n.asOne(ctx, c, doc, req)
 	var refused *mcp.Refused
 	switch {
 	case errors.As(err, &refused):
@@ -118,6 +120,32 @@ func (n *Node) ask(ctx context.Context, c *contract.Contract, req contract.Reque
 		return nil, errors.Join(err, n.record(context.WithoutCancel(ctx), log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
 	}
 	return answer, n.answered(ctx, c, answer, log)
+}
+
+// asOne puts the query under one identity: the caller that its receipt has to name is who signs every request of it, also when the
+// node moves to another DID meanwhile. What is refused because it has moved has had no effect, and is asked again under the DID in use.
+func (n *Node) asOne(ctx context.Context, c *contract.Contract, plane *did.Document, req contract.Request) (*mcp.Answer, error) {
+	for again := true; ; again = false {
+		s := n.requestSigner()
+		caller, _, err := did.SplitKeyID(s.KeyID())
+		if err != nil {
+			return nil, err
+		}
+		req.Caller = caller.String()
+		answer, err := mcp.Query(ctx, signedBy(n.data, s), c, plane, req)
+		if !again || !errors.Is(err, mcp.ErrTransport) || n.self() == caller {
+			return answer, err
+		}
+	}
+}
+
+// signedBy is a client of the node's with one signer for all that it sends.
+func signedBy(client *http.Client, s did.Signer) *http.Client {
+	t, ok := client.Transport.(*httpsig.Transport)
+	if !ok {
+		return client
+	}
+	return &http.Client{Transport: &httpsig.Transport{Base: t.Base, Signer: func() did.Signer { return s }, Now: t.Now}, Timeout: client.Timeout}
 }
 
 // ownContract is a contract in force in which this node is the buyer.

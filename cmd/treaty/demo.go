@@ -113,6 +113,8 @@ type demo struct {
 	treaty    string // this binary
 	dataplane string
 	addr      map[string]string // name → loopback address
+	policy    string            // the vendor's
+	needs     string            // the buyer's
 	processes []*process
 	story     *story
 }
@@ -126,7 +128,7 @@ func newDemo(dir string, out io.Writer) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{dir: dir, out: out, treaty: self, addr: map[string]string{}}
+	d := &demo{dir: dir, out: out, treaty: self, addr: map[string]string{}, policy: demoPolicy, needs: demoNeeds}
 	if d.dataplane, err = findDataplane(self); err != nil {
 		return nil, err
 	}
@@ -277,7 +279,7 @@ func (d *demo) setUp(ctx context.Context) error {
 		return err
 	}
 	passphrase := base64.RawURLEncoding.EncodeToString(secret)
-	for name, text := range map[string]string{"datasets.yaml": demoDatasets, "policy.yaml": demoPolicy, "needs.yaml": demoNeeds, "offline/passphrase.txt": passphrase + "\n"} {
+	for name, text := range map[string]string{"datasets.yaml": demoDatasets, "policy.yaml": d.policy, "needs.yaml": d.needs, "offline/passphrase.txt": passphrase + "\n"} {
 		if err := os.MkdirAll(filepath.Dir(d.path(name)), 0o700); err != nil {
 			return err
 		}

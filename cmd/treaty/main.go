@@ -106,6 +106,7 @@ func (c *cli) root() *cobra.Command {
 		c.initCmd(), c.serveCmd(), c.resolveCmd(), c.trustCmd(), c.doctorCmd(), c.negotiateCmd(), c.negotiationsCmd(), c.contractsCmd(), c.queryCmd(), c.proxyCmd(),
 		c.askCmd(), c.datasetsCmd(), c.policyCmd(), c.keysCmd(), c.rotateCmd(), c.eventsCmd(), c.verifyCmd(), c.backupCmd(), c.restoreCmd(), c.demoCmd(), c.versionCmd(),
 	)
+	root.AddCommand(c.drillCmd(), c.demoDrillCmd())
 	for _, sub := range root.Commands() {
 		group(sub)
 	}

@@ -41,6 +41,7 @@ var told = map[string][]string{
 type story struct {
 	out   io.Writer
 	logs  map[string]*httpapi.AdminClient
+	told  map[string][]string
 	mu    sync.Mutex
 	after map[string]uint64
 	queue []scene
@@ -54,7 +55,7 @@ type scene struct {
 }
 
 func newStory(out io.Writer, logs map[string]*httpapi.AdminClient) *story {
-	return &story{out: out, logs: logs, after: map[string]uint64{}}
+	return &story{out: out, logs: logs, told: told, after: map[string]uint64{}}
 }
 
 const (
@@ -99,7 +100,7 @@ func (s *story) poll(ctx context.Context, until time.Time) {
 		sc := s.queue[0]
 		s.queue = s.queue[1:]
 		s.seen = append(s.seen, sc)
-		if slices.Contains(told[sc.event.Type], sc.who) {
+		if slices.Contains(s.told[sc.event.Type], sc.who) {
 			s.lines++
 			fmt.Fprintf(s.out, "%3d  %-10s  %s\n", s.lines, sc.who, ledger.Describe(sc.event))
 		}
@@ -126,12 +127,15 @@ func (s *story) await(ctx context.Context, kind string) (ledger.Event, error) {
 	}
 }
 
+// rest tells everything that there is by now.
+func (s *story) rest(ctx context.Context) { s.poll(ctx, time.Now()) }
+
 // complete says which part of the story is missing: each event told by each side, and at least one counter-proposal.
 func (s *story) complete() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var missing []string
-	for kind, sides := range told {
+	for kind, sides := range s.told {
 		for _, who := range sides {
 			if !slices.ContainsFunc(s.seen, func(sc scene) bool { return sc.event.Type == kind && sc.who == who }) {
 				missing = append(missing, who+": "+kind)

@@ -14,6 +14,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/drill"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/ledger/evidence"
 )
@@ -49,8 +50,8 @@ func (c *cli) verifyCmd() *cobra.Command {
 	var with []string
 	cmd := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Check a DID document, contract, receipt, statement or evidence bundle, offline",
-		Long: "Check a file offline, by what it is: a DID document (binding and proof), an evidence bundle (everything in it), and, with\n" +
+		Short: "Check a DID document, contract, receipt, statement, drill report or evidence bundle, offline",
+		Long: "Check a file offline, by what it is: a DID document (binding and proof), an evidence bundle or a drill report (everything in it), and, with\n" +
 			"--document for the parties' DID documents, a contract, a receipt, a revocation, a deletion statement or an acknowledgement. Exit code 6 when something does not hold.",
 		Example: "  treaty verify evidence.json\n  treaty verify did.json\n  treaty verify contract.json --document buyer-did.json --document vendor-did.json",
 		Args:    cobra.ExactArgs(1),
@@ -137,6 +138,8 @@ func verifyData(data []byte, docs ...*did.Document) (*report, error) {
 	switch probe.Type {
 	case evidence.Type:
 		return verifyBundle(data, r, docs...)
+	case drill.ReportType:
+		return verifyDrill(data, r)
 	case contract.DocumentType:
 		k, err := contract.Parse(data)
 		r.check("form", err, "")

@@ -141,6 +141,8 @@ func TestAdminRoutes(t *testing.T) {
 		"POST /v1/ask", "POST /v1/backup", "POST /v1/calls/cancel", "POST /v1/contracts/{id}/delete-data", "POST /v1/contracts/{id}/revoke", "POST /v1/doctor", "POST /v1/negotiations", "POST /v1/negotiations/{id}/withdraw", "POST /v1/policy/explain", "POST /v1/query", "POST /v1/resolve",
 		"POST /v1/resolve/confirm", "POST /v1/resolve/history", "POST /v1/rotate", "POST /v1/tool", "POST /v1/trust",
 	}
+	want = append(want, "GET /v1/drills", "GET /v1/drills/{id}", "POST /v1/drills")
+	slices.Sort(want)
 	got := templates(t, adminRouter(&fakeAdmin{}))
 	slices.Sort(got)
 	if !slices.Equal(got, want) {

@@ -169,11 +169,13 @@ type IdentityAdmin interface {
 	Confirm(ctx context.Context, req ConfirmRequest) (History, error)
 	Doctor(ctx context.Context, req DoctorRequest) (Diagnosis, error)
 	Rotate(ctx context.Context, req RotateRequest) (Rotation, error)
+	DrillAdmin
 }
 
 type route func(path string, f func(r *http.Request) (any, error))
 
 func identityRoutes(a IdentityAdmin, get, post route) {
+	drillRoutes(a, get, post)
 	get("/trust", func(r *http.Request) (any, error) { return a.Trust(r.Context()) })
 	post("/trust", func(r *http.Request) (any, error) {
 		var req TrustRequest

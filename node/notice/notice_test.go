@@ -457,21 +457,28 @@ func TestRunDelivers(t *testing.T) {
 	fatal(t, <-done)
 }
 
-// A notice that was sealed and held back is sent when its time has come, in that envelope.
-func TestSealedBefore(t *testing.T) {
+// A probe goes to the key that it names, once, and gets the answer or the refusal as it is.
+func TestProbe(t *testing.T) {
 	w := newWorld(t)
-	var id string
-	fatal(t, w.alice.db.Update(t.Context(), func(tx store.Tx) (err error) {
-		id, err = w.alice.svc.Post(t.Context(), tx, notice.Outgoing{Peer: w.bob.id, Kind: "greeting", After: time.Minute})
-		return err
-	}))
-	fatal(t, w.alice.svc.Seal(t.Context(), id))
-	n := w.deliver(id)
-	equal(t, n.State, store.NoticePending)
-	equal(t, n.Envelope != nil && w.sent == 0, true)
-	w.advance(time.Minute)
-	equal(t, bytes.Equal(w.deliver(id).Envelope, n.Envelope), true)
-	equal(t, w.deliver(id).State, store.NoticeAnswered)
+	id := envelope.NewID()
+	p, err := w.alice.svc.NewProbe(t.Context(), w.bob.doc, w.bob.kexID, id, "greeting", map[string]string{"a": "b"})
+	fatal(t, err)
+	for range 2 { // the same bytes, the same answer
+		a, err := w.alice.svc.SendProbe(t.Context(), p, w.bob.id)
+		fatal(t, err)
+		equal(t, a.OK, true)
+	}
+	equal(t, len(w.bob.taken), 1)
+	if _, err := w.alice.svc.NewProbe(t.Context(), w.bob.doc, w.alice.kexID, id, "greeting", nil); err == nil {
+		t.Error("sealed to a key that is not the document's")
+	}
+	w.bob.ring = hpke.NewKeyring(nil)
+	p, err = w.alice.svc.NewProbe(t.Context(), w.bob.doc, w.bob.kexID, envelope.NewID(), "greeting", nil)
+	fatal(t, err)
+	var r *envelope.Refusal
+	if _, err := w.alice.svc.SendProbe(t.Context(), p, w.bob.id); !errors.As(err, &r) {
+		t.Errorf("%v", err)
+	}
 }
 
 func FuzzBodies(f *testing.F) {

@@ -37,8 +37,6 @@ type Outgoing struct {
 	Kind   string
 	Data   any           // an object; nil: the empty one
 	Within time.Duration // no attempt is made after; 0: Keep
-	// After holds it back, for a drill: until then it is sent neither by itself nor by [Service.Deliver].
-	After time.Duration
 }
 
 // Send is Post without choices.
@@ -63,7 +61,7 @@ func (s *Service) Post(_ context.Context, tx store.Tx, o Outgoing) (id string, e
 	now := s.cfg.Now()
 	n := store.Notice{
 		ID: "ntc_" + envelope.NewID(), Peer: o.Peer.String(), Kind: o.Kind, Data: data, State: store.NoticePending,
-		Due: now.Add(o.After), Expires: now.Add(o.Within), Created: now,
+		Due: now, Expires: now.Add(o.Within), Created: now,
 	}
 	if err := tx.PutNotice(n, 0); err != nil {
 		return "", err
@@ -162,8 +160,8 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// Deliver makes one attempt at a pending notice whose time has come, and returns it as it stands then. That nobody answered is
-// no error; an error is internal.
+// Deliver makes one attempt at a pending notice and returns it as it stands then. That nobody answered is no error; an error is
+// internal.
 func (s *Service) Deliver(ctx context.Context, id string) (store.Notice, error) {
 	get := func() (n store.Notice, err error) {
 		err = s.cfg.Store.View(ctx, func(tx store.Tx) error { n, err = tx.GetNotice(id); return err })
@@ -174,7 +172,7 @@ func (s *Service) Deliver(ctx context.Context, id string) (store.Notice, error) 
 	}
 	defer s.leave(id)
 	n, err := get()
-	if err != nil || n.State != store.NoticePending || s.cfg.Now().Before(n.Due) && n.Attempts == 0 {
+	if err != nil || n.State != store.NoticePending {
 		return n, err
 	}
 	err = s.attempt(ctx, n)
@@ -198,16 +196,6 @@ func (s *Service) leave(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.flying, id)
-}
-
-// Seal puts a pending notice into its envelope without sending it: a drill wants one that was sealed before a rotation.
-func (s *Service) Seal(ctx context.Context, id string) error {
-	var n store.Notice
-	err := s.cfg.Store.View(ctx, func(tx store.Tx) (err error) { n, err = tx.GetNotice(id); return err })
-	if err == nil && n.Envelope == nil {
-		_, _, _, err = s.seal(ctx, n)
-	}
-	return err
 }
 
 // attempt sends the notice once and stores what comes of it.
@@ -294,20 +282,9 @@ func (s *Service) answered(ctx context.Context, n store.Notice, sent *envelope.E
 	if err != nil {
 		return none(err)
 	}
-	if env.Type != envelope.TypeNotice || env.Sealed == nil || !env.Agreement.IsZero() || env.ContextID != sent.ContextID {
-		return none(errors.New("not an answer to this notice"))
-	}
-	if err := env.VerifyWith(peer, s.cfg.Now()); err != nil {
-		return none(err)
-	}
-	// An answer from the record can be old; prev binds it to this very notice.
-	x := envelope.Expect{Self: sent.From, Caller: sent.To, Seq: 2, Prev: sent.Digest(), Now: env.Created(), Skew: s.cfg.Skew}
-	if err := env.Check(x); err != nil {
-		return none(err)
-	}
-	opened, err := s.open(ctx, env)
+	opened, err := s.verified(ctx, sent, peer, env)
 	if err != nil {
-		return err // sealed to a key that has retired meanwhile: a new envelope gets a new answer
+		return err
 	}
 	a, err := ParseAnswer(opened.Body)
 	if err == nil && a.Kind != n.Kind {
@@ -336,6 +313,26 @@ func (s *Service) answered(ctx context.Context, n store.Notice, sent *envelope.E
 		}
 		return tell(ctx, tx, sent.To, n.Data, *a)
 	})
+}
+
+// verified checks that env is the answer of peer, whose document it is, to what was sent, and opens it. The error is an
+// *envelope.Refusal only when it was sealed to a key that has retired meanwhile: a new envelope gets a new answer.
+func (s *Service) verified(ctx context.Context, sent *envelope.Envelope, peer *did.Document, env *envelope.Envelope) (envelope.Opened, error) {
+	none := func(err error) (envelope.Opened, error) {
+		return envelope.Opened{}, fmt.Errorf("%w: %v", errNoAnswer, err)
+	} //nolint:errorlint // no refusal any more
+	if env.Type != envelope.TypeNotice || env.Sealed == nil || !env.Agreement.IsZero() || env.ContextID != sent.ContextID {
+		return none(errors.New("not an answer to this notice"))
+	}
+	if err := env.VerifyWith(peer, s.cfg.Now()); err != nil {
+		return none(err)
+	}
+	// An answer from the record can be old; prev binds it to this very notice.
+	x := envelope.Expect{Self: sent.From, Caller: peer.ID(), Seq: 2, Prev: sent.Digest(), Now: env.Created(), Skew: s.cfg.Skew}
+	if err := env.Check(x); err != nil {
+		return none(err)
+	}
+	return s.open(ctx, env)
 }
 
 func (s *Service) fail(ctx context.Context, n store.Notice, code, reason string) error {

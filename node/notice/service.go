@@ -27,6 +27,9 @@ type Keys struct {
 	Binding  did.Signer
 	Opener   hpke.Opener
 	Document *did.Document // the node's own, as published
+	// Owns says whether a DID is one that the node had before: what was sent to it and is under way is still taken, if the
+	// opener still opens it. nil: there was none.
+	Owns func(id did.DID) bool
 }
 
 // Resolver returns verified documents only; it fails closed (invariant 12).
@@ -65,6 +68,8 @@ type Config struct {
 	// Successor is the DID that a verified succession has put in another one's place, or that one itself.
 	Successor func(ctx context.Context, id did.DID) did.DID
 	Connect   func(ctx context.Context, peer did.DID) (Route, error)
+	// Opener opens what one sender has sealed in one context; nil: the keys' opener opens everything.
+	Opener func(from did.DID, contextID string) hpke.Opener
 	// Refused logs the refusal of a received notice, within bounds, and returns what the peer is told.
 	Refused  func(ctx context.Context, from did.DID, env *envelope.Envelope, err error) error
 	Now      func() time.Time
@@ -123,6 +128,9 @@ func (s *Service) handler(kind string) Handler {
 	return s.handlers[kind]
 }
 
+// Keys are what this service talks with now.
+func (s *Service) Keys() Keys { return s.cfg.Keys() }
+
 func (s *Service) self() did.DID { return s.cfg.Keys().Document.ID() }
 
 // Received is what a notice led to.
@@ -169,7 +177,11 @@ func (s *Service) receive(ctx context.Context, caller did.DID, env *envelope.Env
 	if err := env.VerifyWith(doc, s.cfg.Now()); err != nil {
 		return Received{}, err
 	}
-	if err := env.CheckParties(s.self(), caller); err != nil {
+	self := s.self()
+	if owns := s.cfg.Keys().Owns; owns != nil && owns(env.To) {
+		self = env.To
+	}
+	if err := env.CheckParties(self, caller); err != nil {
 		return Received{}, err
 	}
 	if known, err := s.known(ctx, env); err != nil || known != nil {
@@ -220,7 +232,11 @@ func (s *Service) known(ctx context.Context, env *envelope.Envelope) (r *Receive
 // open opens a body that was sealed to one of our own keys. Which one, the message says: there is no agreement. The opener
 // knows which still count.
 func (s *Service) open(ctx context.Context, env *envelope.Envelope) (envelope.Opened, error) {
-	return envelope.Open(ctx, env, s.cfg.Keys().Opener, envelope.OpenWith{Suite: Suite, RecipientKID: env.Sealed.RecipientKID})
+	opener := s.cfg.Keys().Opener
+	if s.cfg.Opener != nil {
+		opener = s.cfg.Opener(env.From, env.ContextID)
+	}
+	return envelope.Open(ctx, env, opener, envelope.OpenWith{Suite: Suite, RecipientKID: env.Sealed.RecipientKID})
 }
 
 // apply runs the handler and answers.
@@ -299,6 +315,10 @@ func (s *Service) build(ctx context.Context, peer *did.Document, d envelope.Draf
 	if err != nil {
 		return nil, envelope.Opened{}, envelope.Refuse(envelope.CodeSuiteMismatch, "%w", err)
 	}
+	return s.sealTo(ctx, d, kid, key)
+}
+
+func (s *Service) sealTo(ctx context.Context, d envelope.Draft, kid string, key did.PublicKey) (*envelope.Envelope, envelope.Opened, error) {
 	d.Type, d.Lifetime = envelope.TypeNotice, s.cfg.Lifetime
 	return envelope.Build(ctx, d, s.cfg.Keys().Binding, &envelope.SealTo{Suite: Suite, RecipientKID: kid, Key: key})
 }
