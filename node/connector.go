@@ -57,6 +57,14 @@ func (n *Node) connect(ctx context.Context, id did.DID) (*peer, error) {
 		return nil, &httpapi.Error{Kind: httpapi.KindUnreachable, Code: "AGENT_CARD", Message: fmt.Sprintf("%s: %v", url, err)}
 	}
 	card, err := wellknown.VerifyCard(raw, result.Document, n.clock.Now())
+	if err != nil && result.Cached {
+		// The document may be one from before a move: look again, and follow what it says now.
+		n.resolver.Evict(result.Document.ID())
+		if again, lookErr := n.resolveCurrent(ctx, result.Document.ID()); lookErr == nil {
+			result = again
+			card, err = wellknown.VerifyCard(raw, result.Document, n.clock.Now())
+		}
+	}
 	if err != nil {
 		return nil, &httpapi.Error{Kind: httpapi.KindVerification, Code: "AGENT_CARD", Message: fmt.Sprintf("%s: %v", url, err)}
 	}

@@ -5,12 +5,15 @@ package node
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/node/internal/trust"
+	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
 	"github.com/treaty-node/treaty/node/succession"
@@ -111,6 +114,64 @@ func (n *Node) noticeOfMove(_ context.Context, tx store.Tx, from did.DID, data [
 	if since.IsZero() {
 		return nil, nil
 	}
+	if !step.CompromisedSince.IsZero() && !since.Before(step.CompromisedSince) {
+		return nil, nil
+	}
+	n.resolver.Evict(old)
 	step.CompromisedSince = since
-	return nil, tx.PutSuccession(step)
+	if err := tx.PutSuccession(step); err != nil {
+		return nil, err
+	}
+	_, err = tx.Append(ledger.Entry{Type: ledger.DIDCompromised, Peer: m.New, Data: ledger.Compromise{DID: m.Old, Since: stamp(since)}})
+	return nil, err
+}
+
+// lineOnRecord are the DIDs of a line up to id, as this node has verified them, oldest first.
+func (n *Node) lineOnRecord(ctx context.Context, id did.DID) (line []did.DID, err error) {
+	err = n.db.View(ctx, func(tx store.Tx) (err error) { line, err = succession.Earlier(tx, id); return err })
+	return append(line, id), err
+}
+
+// entitled says whether this node deals with a DID: the trust policy, whose rules for one DID go on to its successors. A DID that
+// claims to follow one that a rule names is followed up first.
+func (n *Node) entitled(ctx context.Context, id did.DID) error {
+	named, claims := n.trust.Load().Claimed(id)
+	if !claims {
+		return n.trust.Admit(id)
+	}
+	line, err := n.lineOnRecord(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(line) == 1 && n.trust.Admit(id) != nil {
+		if _, err := n.lines.Stands(ctx, named, id); err != nil {
+			return err
+		}
+		if line, err = n.lineOnRecord(ctx, id); err != nil {
+			return err
+		}
+	}
+	return n.trust.AdmitLine(line)
+}
+
+// known lets verified callers through that the trust policy deals with. The verifier of requests asks the policy about a DID as a
+// text; here it is known whose it is.
+func (n *Node) known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, signed := httpsig.CallerFrom(r.Context())
+		if !signed {
+			next.ServeHTTP(w, r)
+			return
+		}
+		err := n.entitled(r.Context(), caller.DID)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.Is(err, succession.ErrRefused) || errors.Is(err, trust.ErrNotTrusted):
+			n.verifier.WriteError(w, &httpsig.Error{Code: httpsig.ForbiddenDID, Status: http.StatusForbidden, Description: "The DID may not use this service."})
+		default:
+			n.log.Warn("a caller's succession could not be verified", "did", caller.DID.String(), "err", err)
+			n.verifier.WriteError(w, err) // as not available: the same request may pass later
+		}
+	})
 }

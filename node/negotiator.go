@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/envelope"
@@ -59,7 +60,7 @@ func (n negotiator) Receive(ctx context.Context, caller did.DID, raw []byte) (a2
 func (n negotiator) Lookup(ctx context.Context, caller did.DID, taskID string) (reply a2a.Reply, err error) {
 	err = n.db.View(ctx, func(tx store.Tx) error {
 		conv, err := findConversation(tx, n.names(), taskID)
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) || err == nil && (conv.Peer != caller.String() || conv.TaskID != taskID) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) || err == nil && (!sameLine(tx, conv.Peer, caller) || conv.TaskID != taskID) {
 			return a2a.ErrNotFound
 		}
 		if err != nil {
@@ -71,12 +72,27 @@ func (n negotiator) Lookup(ctx context.Context, caller did.DID, taskID string) (
 	return reply, err
 }
 
+// sameLine says whether a conversation's peer is the caller, or one that the caller has followed. Only the last of a line calls:
+// the others have a successor.
+func sameLine(tx store.Tx, peer string, caller did.DID) bool {
+	line, err := tx.Lineage(caller.String())
+	return err == nil && slices.Contains(line, peer)
+}
+
 // List implements [a2a.Negotiator].
 func (n negotiator) List(ctx context.Context, caller did.DID, f a2a.ListFilter) (list []a2a.Reply, err error) {
 	err = n.db.View(ctx, func(tx store.Tx) error {
-		all, err := conversationsOf(tx, n.names(), store.ConversationFilter{Peer: caller.String()})
+		line, err := tx.Lineage(caller.String())
 		if err != nil {
 			return err
+		}
+		var all []store.Conversation
+		for _, peer := range line {
+			found, err := conversationsOf(tx, n.names(), store.ConversationFilter{Peer: peer})
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
 		}
 		for _, conv := range all {
 			if f.ContextID != "" && conv.ContextID != f.ContextID || len(list) >= f.Limit {

@@ -105,7 +105,8 @@ type Node struct {
 	unwritable atomic.Bool // the last attempt to write the store on our own account failed
 	agent      *a2a.Server
 
-	lines *succession.Service // follows counterparties
+	lines    *succession.Service // follows counterparties
+	verifier *httpsig.Verifier   // of requests
 
 	// stale: the store has another identity than this process, as a transaction has seen.
 	stale atomic.Bool
@@ -242,12 +243,12 @@ func (n *Node) signing(guard fetch.Config) *http.Client {
 }
 
 // publicHandler builds what the internet sees.
-func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
+func (n *Node) publicHandler(ctx context.Context) (_ http.Handler, err error) {
 	origin := "https://" + n.cfg.Domain
 	if err := n.publish(ctx, n.id(), nil); err != nil {
 		return nil, err
 	}
-	verifier, err := httpsig.NewVerifier(httpsig.Options{
+	n.verifier, err = httpsig.NewVerifier(httpsig.Options{
 		Origins: []string{origin}, Resolver: succession.Callers{Resolver: n.resolver}, Now: n.clock.Now, Skew: skew, NotBefore: n.clock.Now(),
 		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: n.clock.Now}),
 		Admit:  n.admitCaller,
@@ -266,19 +267,19 @@ func (n *Node) publicHandler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	messages, err := anp.Handler(anp.Config{
-		Service: n.id().service.ID(), Agents: func(asked did.DID) (did.DID, bool) { id := n.id(); return id.agent.ID(), id.owns(asked) }, Verifier: verifier,
+		Service: n.id().service.ID(), Agents: func(asked did.DID) (did.DID, bool) { id := n.id(); return id.agent.ID(), id.owns(asked) }, Verifier: n.verifier,
 		Speaks: func() any { return n.speaks() }, Methods: []anp.Method{n.negotiable()}, Now: n.clock.Now, Logger: n.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	agent, err := n.cfg.Compat.optional(verifier, n.agent)
+	agent, err := n.cfg.Compat.optional(n.verifier, n.known(n.agent))
 	if err != nil {
 		return nil, err
 	}
 	public := httpapi.PublicHandler(httpapi.Public{
 		Site: n.current(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.id().site.ServeHTTP(w, r) })), Published: n.published,
-		A2A: n.current(agent), ANP: n.current(verifier.Optional(messages)),
+		A2A: n.current(agent), ANP: n.current(n.verifier.Optional(n.known(messages))),
 		Health: func() httpapi.Health { return httpapi.Health{Service: Service, Build: Version, DID: n.self().String()} },
 		Ready:  n.ready,
 	})

@@ -40,7 +40,7 @@ func (n *Node) noticesOf(keys func() notice.Keys, opens func(did.DID, string) hp
 // admitNotice: notices are for those with whom there is something to take notice of: a contract or a conversation, with this
 // DID or with one that it may have come after. What the policy denies stays denied.
 func (n *Node) admitNotice(ctx context.Context, from did.DID) error {
-	if err := n.trust.AdmitClaim(from); err != nil {
+	if err := n.entitled(ctx, from); err != nil {
 		return envelope.Refuse(envelope.CodeNotTrusted, "%w", err)
 	}
 	subject := ""

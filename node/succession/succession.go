@@ -116,10 +116,17 @@ func (s *Service) Follow(ctx context.Context, from did.DID) (*did.Line, error) {
 		return line, s.remember(ctx, line)
 	}
 	var r *Refusal
-	if errors.As(err, &r) {
+	if errors.As(err, &r) && (r.At != from || slices.Contains(aboutMoves, r.Code)) {
 		return nil, errors.Join(err, s.tell(ctx, r))
 	}
 	return nil, err
+}
+
+// aboutMoves are the codes that are about a succession when they are the first DID's own: all others say that its document does
+// not hold, as it would not without any succession.
+var aboutMoves = []string{
+	upper(string(resolver.CodeTransitionInvalid)), upper(string(resolver.CodeTransitionConflict)), upper(string(resolver.CodeSuccessorChanged)),
+	upper(string(resolver.CodeReactivated)), CodeAssurance, CodeNotTrusted, CodeNotCurrent,
 }
 
 // Stands verifies that id is who stands for the DID from now: the same DID, or the successor that its line ends with.

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/ledger/evidence"
+)
+
+// TestFollow_EachSideMovesUnderLoad: two nodes that trust each other's DID and nobody else; negotiations run while first the buyer,
+// then the vendor, then both move. None is lost, the trust goes on, and each contract's evidence holds.
+func TestFollow_EachSideMovesUnderLoad(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, func(b, v *node.InitOptions) { b.Allow, v.Allow = []string{}, []string{} })
+	vendor, buyer := start(t, vendorDir), start(t, buyerDir)
+	for _, c := range []struct {
+		who  *company
+		peer string
+	}{{buyer, vendor.Status().DID}, {vendor, buyer.Status().DID}} {
+		if _, err := c.who.ChangeTrust(t.Context(), httpapi.TrustRequest{Action: httpapi.TrustAllow, Pattern: c.peer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := vendor.Status().DID // what the buyer's operator knows
+	var ids []string
+	negotiate := func(n int) {
+		t.Helper()
+		for range n {
+			neg, err := buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: first})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, neg.ContextID)
+		}
+	}
+	for _, move := range []func(){
+		func() { rotate(t, buyer.Node, httpapi.RotateBinding) },
+		func() { rotate(t, vendor.Node, httpapi.RotateBinding) },
+		func() {
+			rotate(t, vendor.Node, httpapi.RotateBinding)
+			rotate(t, buyer.Node, httpapi.RotateBinding)
+		},
+	} {
+		negotiate(2)
+		move()
+		negotiate(1)
+		time.Sleep(1100 * time.Millisecond) // documents are proved to the second: the next move is a later one
+	}
+	for _, id := range ids {
+		n := buyer.wait(t, id)
+		if n.Phase != "in_force" {
+			buyer.dump(t)
+			vendor.dump(t)
+			t.Fatalf("%s: %s %s %s", id, n.Phase, n.Code, n.Reason)
+		}
+		for _, c := range []*company{buyer, vendor} {
+			raw, err := c.Evidence(t.Context(), n.ContractID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := evidence.VerifyBundle(raw)
+			if err != nil || !r.OK() {
+				t.Errorf("evidence: %v %+v", err, r.Checks)
+			}
+		}
+	}
+	for _, c := range []*company{buyer, vendor} {
+		if len(eventsOf(t, c.Node, ledger.DIDSucceeded)) == 0 || len(eventsOf(t, c.Node, ledger.MessageRefused)) > 0 {
+			c.dump(t)
+			t.Error("the log does not tell of the moves, or of refusals")
+		}
+	}
+	// Somebody else of the same subject is nobody.
+	stranger := must[did.DID](t)(did.Parse(must[did.DID](t)(did.Parse(first)).StableSubject() + ":e1_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"))
+	if _, err := buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: stranger.String()}); err == nil {
+		t.Error("a DID of the same subject was taken for a successor")
+	}
+}
