@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -59,7 +61,7 @@ func (n *Node) Evidence(ctx context.Context, contractID string) ([]byte, error) 
 			return nil, err
 		}
 	}
-	if in.Documents, err = n.documentsOf(ctx, id, rec); err != nil {
+	if in.Documents, in.Compromised, err = n.documentsOf(ctx, id, rec); err != nil {
 		return nil, err
 	}
 	return evidence.Build(ctx, in, id.binding, n.clock.Now())
@@ -141,39 +143,84 @@ func (n *Node) headBefore(ctx context.Context, seq uint64) (ledger.Head, error) 
 	return list[0].Head(), nil
 }
 
-// documentsOf are both parties' documents in the versions pinned when the contract was made, and this node's way from its DID of
-// then to the one of today.
-func (n *Node) documentsOf(ctx context.Context, own *identity, rec store.ContractRecord) ([][]byte, error) {
+// documentsOf are the documents of both parties: of each DID that either has had, the version pinned when the contract was made, or
+// later where there was none, and the deactivated one; and which of the DIDs somebody else may have had the key of.
+func (n *Node) documentsOf(ctx context.Context, own *identity, rec store.ContractRecord) (docs [][]byte, lost []evidence.Compromise, err error) {
 	c, err := contract.Parse(rec.Bytes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	docs := [][]byte{own.agent.Raw()}
-	for i, f := range own.rec.Former {
-		docs = append(docs, []byte(f.Document))
-		party := f.DID == c.Parties.Buyer || f.DID == c.Parties.Vendor
-		if f.Active != "" && (party || own.former[i].DeactivatedBy() == did.AssuranceRecoveryVerified) {
-			docs = append(docs, []byte(f.Active)) // as it was in use, and listed the recovery key
-		}
-	}
-	for _, s := range []string{c.Parties.Buyer, c.Parties.Vendor} {
-		id, err := did.Parse(s)
+	for _, party := range []string{c.Parties.Buyer, c.Parties.Vendor} {
+		var line []string
+		err := n.db.View(ctx, func(tx store.Tx) (err error) {
+			if line, err = tx.Lineage(party); err != nil {
+				return err
+			}
+			for _, name := range line {
+				step, err := tx.GetSuccession(name)
+				if errors.Is(err, store.ErrNotFound) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if !step.CompromisedSince.IsZero() {
+					lost = append(lost, evidence.Compromise{DID: name, Since: stamp(step.CompromisedSince)})
+				}
+			}
+			return nil
+		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if own.owns(id) {
+		for _, name := range line {
+			d, err := did.Parse(name)
+			if err != nil {
+				return nil, nil, err
+			}
+			if own.owns(d) {
+				docs = append(docs, own.documentsUnder(d)...)
+				continue
+			}
+			pins, err := n.db.History(ctx, d)
+			if err != nil {
+				return nil, nil, err
+			}
+			docs = append(docs, pinnedAt(pins, rec.Created)...)
+		}
+	}
+	return docs, lost, nil
+}
+
+// pinnedAt are the version of a document that was pinned at a time, the first one where that is later, and the last one where that
+// is a deactivated one.
+func pinnedAt(pins []resolver.Pin, at time.Time) (docs [][]byte) {
+	for i := len(pins) - 1; i >= 0; i-- {
+		if pins[i].Deactivated {
+			if len(docs) == 0 {
+				docs = append(docs, pins[i].Raw)
+			}
 			continue
 		}
-		pins, err := n.db.History(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		for i := len(pins) - 1; i >= 0; i-- {
-			if i == 0 || !pins[i].FirstSeen.After(rec.Created) {
-				docs = append(docs, pins[i].Raw)
-				break
-			}
+		if i == 0 || !pins[i].FirstSeen.After(at) {
+			return append(docs, pins[i].Raw)
 		}
 	}
-	return docs, nil
+	return docs
+}
+
+// documentsUnder are this node's own documents of one of its DIDs.
+func (id *identity) documentsUnder(d did.DID) (docs [][]byte) {
+	if d == id.agent.ID() {
+		return [][]byte{id.agent.Raw()}
+	}
+	for _, f := range id.rec.Former {
+		if f.DID != d.String() {
+			continue
+		}
+		if docs = append(docs, []byte(f.Document)); f.Active != "" {
+			docs = append(docs, []byte(f.Active))
+		}
+	}
+	return docs
 }

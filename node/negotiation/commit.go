@@ -5,6 +5,7 @@ package negotiation
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -236,6 +237,10 @@ func (s *Service) speaks(tx store.Tx, ses Session) error {
 // build signs and seals our next message: to the peer, by the agreement.
 func (s *Service) build(ctx context.Context, ses Session, d Draft, peer *did.Document, now time.Time) (*envelope.Envelope, envelope.Opened, error) {
 	keys := s.cfg.Keys()
+	if keys.Document.ID() != ses.speaker() {
+		// The node has moved since the step began. What the body says in the name of the old DID is said again under the new one.
+		return nil, envelope.Opened{}, fmt.Errorf("%w: this node is %s by now", store.ErrConflict, keys.Document.ID())
+	}
 	d, err := ses.moving(d, keys)
 	if err != nil {
 		return nil, envelope.Opened{}, err

@@ -78,7 +78,7 @@ type Config struct {
 	}
 	// Accepts says whether a line proved so well moves anything; nil: all do that can ([did.Assurance.Moves]).
 	Accepts func(did.Assurance) bool
-	// Admit is asked about every DID of a line of more than one; nil: all are admitted.
+	// Admit is asked about every line of more than one DID, with those before it that are on record; nil: all are admitted.
 	Admit func(line []did.DID) error
 	Now   func() time.Time
 }
@@ -204,7 +204,13 @@ func (s *Service) follow(ctx context.Context, from did.DID) (*did.Line, error) {
 		return nil, &Refusal{From: from, At: end, Code: CodeAssurance, Reason: fmt.Sprintf("the succession is %s, which is not enough here", chain.Assurance)}
 	}
 	if s.cfg.Admit != nil {
-		if err := s.cfg.Admit(dids(chain.Line)); err != nil {
+		// A rule may name a DID from before the one at which this walk began.
+		var line []did.DID
+		err := s.cfg.Store.View(ctx, func(tx store.Tx) (err error) { line, err = Earlier(tx, from); return err })
+		if err != nil {
+			return nil, err
+		}
+		if err := s.cfg.Admit(append(line, dids(chain.Line)...)); err != nil {
 			return nil, &Refusal{From: from, At: end, Code: CodeNotTrusted, Reason: err.Error(), Err: err}
 		}
 	}

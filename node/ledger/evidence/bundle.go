@@ -40,7 +40,7 @@ const (
 // Bounds of a bundle.
 const (
 	MaxBytes     = 16 << 20
-	MaxDocuments = 16
+	MaxDocuments = 64 // two parties of nine DIDs, each with two versions, and some that were signed anew
 	MaxEnvelopes = 1000
 	MaxEvents    = 20000
 
@@ -62,8 +62,9 @@ type Bundle struct {
 	Documents   []string          `json:"documents"`           // DID documents, each as the text it was received as
 	Envelopes   []json.RawMessage `json:"envelopes"`           // in order of seq
 	Disclosures []Disclosure      `json:"disclosures"`
-	Statements  []json.RawMessage `json:"statements,omitempty"` // revocations, acknowledgements, deletion statements, as stored
-	From        ledger.Head       `json:"from"`                 // before the first event
+	Statements  []json.RawMessage `json:"statements,omitempty"`  // revocations, acknowledgements, deletion statements, as stored
+	Compromised []Compromise      `json:"compromised,omitempty"` // DIDs of the parties whose key somebody else may have had
+	From        ledger.Head       `json:"from"`                  // before the first event
 	Events      []ledger.Link     `json:"events"`
 	Head        ledger.Head       `json:"head"` // after the last event
 	Proof       *did.Proof        `json:"proof,omitempty"`
@@ -90,7 +91,8 @@ type Input struct {
 	Agreement             []byte    // canonical meta-protocol agreement; nil to leave it out
 	Documents             [][]byte  // as received, in the versions that were in force at the activation
 	Messages              []Message // in order of seq
-	Statements            [][]byte  // signed documents about the contract, in the order in which they were stored
+	Compromised           []Compromise
+	Statements            [][]byte // signed documents about the contract, in the order in which they were stored
 	From                  ledger.Head
 	Events                []ledger.Event // without gaps, after From
 	ContextID, ContractID string         // events of either are shown
@@ -102,7 +104,7 @@ type Input struct {
 func Build(ctx context.Context, in Input, signer did.Signer, at time.Time) ([]byte, error) {
 	b := Bundle{
 		Type: Type, Version: Version, Node: in.Node, Contract: in.Contract, Activation: in.Activation, Agreement: in.Agreement,
-		Documents: []string{}, Envelopes: []json.RawMessage{}, Disclosures: []Disclosure{},
+		Documents: []string{}, Envelopes: []json.RawMessage{}, Disclosures: []Disclosure{}, Compromised: in.Compromised,
 	}
 	for _, d := range in.Documents {
 		b.Documents = append(b.Documents, string(d))
@@ -178,7 +180,7 @@ func (b *Bundle) bounded() error {
 	for _, c := range []struct {
 		what   string
 		n, max int
-	}{{"documents", len(b.Documents), MaxDocuments}, {"envelopes", len(b.Envelopes), MaxEnvelopes}, {"disclosures", len(b.Disclosures), MaxEnvelopes}, {"statements", len(b.Statements), MaxStatements}, {"events", len(b.Events), MaxEvents}} {
+	}{{"documents", len(b.Documents), MaxDocuments}, {"envelopes", len(b.Envelopes), MaxEnvelopes}, {"disclosures", len(b.Disclosures), MaxEnvelopes}, {"statements", len(b.Statements), MaxStatements}, {"events", len(b.Events), MaxEvents}, {"compromised keys", len(b.Compromised), MaxDocuments}} {
 		if c.n > c.max {
 			return fmt.Errorf("%w: %d %s, at most %d", ErrBundle, c.n, c.what, c.max)
 		}

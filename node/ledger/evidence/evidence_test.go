@@ -511,7 +511,7 @@ func TestBuildRefuses(t *testing.T) {
 		"no envelope":    func(in *Input) { in.Messages[0].Raw = []byte("{}") },
 		"short salt":     func(in *Input) { in.Messages[len(in.Messages)-1].Salt = []byte("x") },
 		"broken event":   func(in *Input) { in.Events[3].Data = json.RawMessage("{") },
-		"many documents": func(in *Input) { in.Documents = slices.Repeat(in.Documents, 20) },
+		"many documents": func(in *Input) { in.Documents = slices.Repeat(in.Documents, MaxDocuments) },
 		"no JSON":        func(in *Input) { in.Contract = []byte("{") },
 	} {
 		d := newDeal(t)

@@ -44,8 +44,7 @@ func (v *verifier) statement(raw json.RawMessage) (kind, found string, err error
 		if err != nil {
 			return "deletion", "", err
 		}
-		buyer := func(id did.DID) bool { return id == v.buyer }
-		return "deletion", fmt.Sprintf("%d results deleted by %s at %s", len(d.Deleted), d.By, d.DeletedAt), v.signedBy(d.By, buyer, d.About(v.c), d.VerifySignature)
+		return "deletion", fmt.Sprintf("%d results deleted by %s at %s", len(d.Deleted), d.By, d.DeletedAt), v.signedBy(d.By, v.isBuyer, d.About(v.c), d.VerifySignature)
 	case contract.AcknowledgementType:
 		a, err := contract.ParseAcknowledgement(raw)
 		if err != nil {
@@ -57,7 +56,7 @@ func (v *verifier) statement(raw json.RawMessage) (kind, found string, err error
 	return "unknown", "", fmt.Errorf("is of type %.80q, which nobody states about a contract", probe.Type)
 }
 
-func (v *verifier) isParty(id did.DID) bool { return id == v.buyer || id == v.vendor }
+func (v *verifier) isParty(id did.DID) bool { return v.isBuyer(id) || v.isVendor(id) }
 
 // signedBy checks who signed, what the statement is about, and the signature by one of the documents here.
 func (v *verifier) signedBy(by string, may func(did.DID) bool, about error, verify func(*did.Document) error) error {

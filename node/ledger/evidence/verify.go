@@ -25,6 +25,8 @@ const (
 	OK     Status = "ok"
 	Failed Status = "failed"
 	Absent Status = "absent"
+	// Suspect is for what holds, and was signed when somebody else may have had the key. A bundle with it is not ok.
+	Suspect Status = "suspect"
 )
 
 // Check is one thing that was looked at.
@@ -47,10 +49,10 @@ type Report struct {
 	Checks      []Check      `json:"checks"`
 }
 
-// OK says whether checks were made and none failed. The zero report is not ok.
+// OK says whether checks were made, none failed and nothing is suspect. The zero report is not ok.
 func (r *Report) OK() bool {
 	for _, c := range r.Checks {
-		if c.Status == Failed {
+		if c.Status == Failed || c.Status == Suspect {
 			return false
 		}
 	}
@@ -69,6 +71,7 @@ func VerifyBundle(data []byte, known ...*did.Document) (Report, error) {
 	v.report.Node = b.Node
 	v.contract()
 	v.parties()
+	v.lines()
 	v.envelopes()
 	v.disclosures()
 	v.agreement()
@@ -77,6 +80,7 @@ func VerifyBundle(data []byte, known ...*did.Document) (Report, error) {
 	v.statements()
 	v.log()
 	v.end()
+	v.suspect()
 	v.signature()
 	return v.report, nil
 }
@@ -91,9 +95,11 @@ type verifier struct {
 	activation    *contract.Activation
 	at            time.Time // of the activation: the time the documents are judged for
 	buyer, vendor did.DID
-	documents     map[did.DID][]*did.Document // verified
-	chain         []*envelope.Envelope        // verified, in order; nil when it does not hold
-	bodies        map[canon.Digest][]byte     // what is known of the messages' content
+	// buyers and vendors are the parties' lines, from before the contract to after it; nil where the documents give none.
+	buyers, vendors *did.Line
+	documents       map[did.DID][]*did.Document // verified
+	chain           []*envelope.Envelope        // verified, in order; nil when it does not hold
+	bodies          map[canon.Digest][]byte     // what is known of the messages' content
 }
 
 // add records a check.
@@ -152,17 +158,21 @@ var errUnbound = errors.New("nothing in it binds its keys to the DID; get the do
 func (v *verifier) parties() {
 	for i, text := range v.b.Documents {
 		doc, err := did.ParseDocument([]byte(text))
+		recovered := false
 		if err == nil {
 			at := v.at
 			if created := doc.ProofCreated(); created.After(at) {
 				at = created
 			}
-			_, err = doc.Verify(at)
+			if _, err = doc.Verify(at); err != nil && doc.Deactivated() {
+				err = v.recovered(doc, at)
+				recovered = err == nil
+			}
 		}
-		if err == nil && !doc.Bound() && !slices.ContainsFunc(v.known, func(k *did.Document) bool { return k.Hash().Equal(doc.Hash()) }) {
+		if err == nil && !recovered && !doc.Bound() && !slices.ContainsFunc(v.known, func(k *did.Document) bool { return k.Hash().Equal(doc.Hash()) }) {
 			err = fmt.Errorf("%s: %w", doc.ID(), errUnbound)
 		}
-		if err == nil {
+		if err == nil && !recovered {
 			err = doc.CheckRoles()
 		}
 		if err != nil {
@@ -189,7 +199,11 @@ func (v *verifier) parties() {
 // with tries f with each version of id's document that is here.
 func (v *verifier) with(id did.DID, f func(*did.Document) error) error {
 	err := errors.New("no valid document of the signer is here")
+	active, _ := v.versions(id)
 	for _, doc := range v.documents[id] {
+		if active != nil && doc.Deactivated() {
+			continue // what was in force is here
+		}
 		if err = f(doc); err == nil {
 			return nil
 		}
@@ -228,7 +242,9 @@ func (v *verifier) readChain() ([]*envelope.Envelope, error) {
 			prev = envelope.FirstPrev(e.From, e.To, e.ContextID)
 		}
 		switch {
-		case !(e.From == v.buyer && e.To == v.vendor) && !(e.From == v.vendor && e.To == v.buyer):
+		case v.inUse(e.From, e.Created()) != nil:
+			err = v.inUse(e.From, e.Created())
+		case !(v.isBuyer(e.From) && v.isVendor(e.To)) && !(v.isVendor(e.From) && v.isBuyer(e.To)):
 			err = fmt.Errorf("is from %s to %s, who are not the parties", e.From, e.To)
 		case e.Seq != int64(i+1):
 			err = fmt.Errorf("has seq %d", e.Seq)
@@ -317,8 +333,9 @@ func (v *verifier) readAgreement() (a metaproto.Agreement, err error) {
 		return a, fmt.Errorf("it names %d rounds", len(a.Rounds))
 	}
 	for i, want := range a.Rounds {
-		m, err := metaproto.ParseMessage(v.bodies[v.chain[i].Digest()])
-		if err != nil || v.chain[i].Type != envelope.TypeMetaproto {
+		kind, body, _ := v.said(v.chain[i])
+		m, err := metaproto.ParseMessage(body)
+		if err != nil || kind != envelope.TypeMetaproto {
 			return a, fmt.Errorf("message %d is no round", i+1)
 		}
 		if !m.Digest().Equal(want) {
@@ -346,7 +363,7 @@ func (v *verifier) transcript() {
 		OfferDigest canon.Digest    `json:"offerDigest"`
 	}
 	read := func(e *envelope.Envelope) (t terms, known bool) {
-		body, known := v.bodies[e.Digest()]
+		_, body, known := v.said(e)
 		return t, known && canon.UnmarshalOpen(body, &t, canon.Limits{MaxBytes: envelope.MaxBytes, MaxDepth: maxDepth}) == nil
 	}
 	accept, known := read(v.chain[at])
@@ -356,7 +373,7 @@ func (v *verifier) transcript() {
 	}
 	for i := at - 1; i >= 0; i-- {
 		e := v.chain[i]
-		if e.From != v.vendor || e.Type != envelope.TypeNegotiation {
+		if !v.isVendor(e.From) || e.Type != envelope.TypeNegotiation && e.Type != envelope.TypeMoved {
 			continue
 		}
 		t, known := read(e)
@@ -381,7 +398,7 @@ func (v *verifier) findAccept() (int, error) {
 		if !e.Digest().Equal(v.c.Transcript) {
 			continue
 		}
-		if e.From != v.buyer || e.Type != envelope.TypeNegotiation {
+		if !v.isBuyer(e.From) || e.Type != envelope.TypeNegotiation && e.Type != envelope.TypeMoved {
 			return 0, fmt.Errorf("message %d is not one of the buyer's negotiation", e.Seq)
 		}
 		return i, nil
@@ -423,13 +440,13 @@ func (v *verifier) follows(intent string, accepted canon.Digest, offer *contract
 func (v *verifier) proofs() {
 	proofs, active := errNoContract, errNoContract
 	if v.c != nil {
-		proofs = v.with(v.buyer, func(buyer *did.Document) error {
-			return v.with(v.vendor, func(vendor *did.Document) error { return v.c.VerifyProofs(buyer, vendor) })
+		proofs = v.versionsOf(v.buyers, v.buyer, func(buyer *did.Line) error {
+			return v.versionsOf(v.vendors, v.vendor, func(vendor *did.Line) error { return v.c.VerifyProofsOf(buyer, vendor) })
 		})
 		if v.activation == nil {
 			active = errors.New("there is no valid activation")
 		} else {
-			active = v.with(v.vendor, func(vendor *did.Document) error { return v.activation.Verify(v.c, vendor) })
+			active = v.versionsOf(v.vendors, v.vendor, func(vendor *did.Line) error { return v.activation.VerifyOf(v.c, vendor) })
 		}
 	}
 	v.add("both parties' proofs", proofs, "by their binding keys")
@@ -474,7 +491,8 @@ func (v *verifier) activationEvent() (uint64, error) {
 	if v.c == nil || v.activation == nil {
 		return 0, errNoContract
 	}
-	if v.b.Node != v.c.Parties.Buyer && v.b.Node != v.c.Parties.Vendor {
+	node, err := did.Parse(v.b.Node)
+	if err != nil || !v.isBuyer(node) && !v.isVendor(node) {
 		return 0, errors.New("it is the log of neither party")
 	}
 	at, signed := v.b.From.Hash, v.b.From.Hash.Equal(v.activation.LogHead)
@@ -488,7 +506,7 @@ func (v *verifier) activationEvent() (uint64, error) {
 			if !d.Digest.Equal(v.digest) || d.ActivatedAt != v.activation.ActivatedAt {
 				return 0, fmt.Errorf("event %d tells of another contract or time", e.Seq)
 			}
-			if v.b.Node == v.c.Parties.Vendor && !signed {
+			if v.isVendor(node) && !signed {
 				return 0, fmt.Errorf("the head that the activation names does not stand before event %d", e.Seq)
 			}
 			return e.Seq, nil
@@ -524,8 +542,18 @@ func (v *verifier) readSignature() error {
 	if err != nil {
 		return err
 	}
-	return v.with(node, func(doc *did.Document) error {
-		kid := v.b.Proof.VerificationMethod
+	kid := v.b.Proof.VerificationMethod
+	signer, _, err := did.SplitKeyID(kid)
+	switch {
+	case err != nil:
+		return err
+	case signer != node && !(v.isBuyer(node) && v.isBuyer(signer)) && !(v.isVendor(node) && v.isVendor(signer)):
+		return fmt.Errorf("by %s, who is not %s", signer, node)
+	}
+	if err := v.inUse(signer, created); err != nil {
+		return err
+	}
+	return v.with(signer, func(doc *did.Document) error {
 		if doc.In(kid, did.Recovery) {
 			return errors.New("by a recovery key")
 		}
