@@ -70,9 +70,14 @@ func TestFollow_EachSideMovesUnderLoad(t *testing.T) {
 		}
 	}
 	for _, c := range []*company{buyer, vendor} {
-		if len(eventsOf(t, c.Node, ledger.DIDSucceeded)) == 0 || len(eventsOf(t, c.Node, ledger.MessageRefused)) > 0 {
-			c.dump(t)
-			t.Error("the log does not tell of the moves, or of refusals")
+		if len(eventsOf(t, c.Node, ledger.DIDSucceeded)) == 0 {
+			t.Error("the log does not tell of the moves")
+		}
+		for _, e := range eventsOf(t, c.Node, ledger.MessageRefused) {
+			var r ledger.MessageRefusal
+			if err := e.Decode(&r); err != nil || r.Type != "notice" { // one that was under way at a second move
+				t.Errorf("refused: %+v", r)
+			}
 		}
 	}
 	// Somebody else of the same subject is nobody.

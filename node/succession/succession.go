@@ -138,23 +138,28 @@ func (s *Service) Stands(ctx context.Context, from, id did.DID) (*did.Line, erro
 	if from != id && !did.SameSubject(from, id) {
 		return refuse("it is not of the same subject as " + from.String()) // before anything is fetched
 	}
+	var asked did.DID
 	for {
 		line, err := s.Follow(ctx, from)
 		if err != nil || line.IsCurrent(id) {
 			return line, err
 		}
 		// What is cached of the DID in use may be older than its move: each look-up anew shows one more step.
-		end := line.Current().ID()
-		if !s.mayEvict(end) {
+		switch end := line.Current().ID(); {
+		case end == asked:
 			return refuse("the successor of " + from.String() + " is " + end.String())
+		case !s.mayEvict(end):
+			return nil, &resolver.Error{Code: resolver.CodeBudget, DID: end, Err: errors.New("it was looked up for such a claim a moment ago")}
+		default:
+			asked = end
+			s.cfg.Walker.Evict(end)
 		}
-		s.cfg.Walker.Evict(end)
 	}
 }
 
 // evictAgain is how long an answer that somebody's word has made us ask for stands: who claims what is not so decides about one
 // request in that time, and no more.
-const evictAgain = 5 * time.Second
+const evictAgain = 2 * time.Second
 
 // mayEvict says whether a DID may be looked up anew because of a claim.
 func (s *Service) mayEvict(id did.DID) bool {
