@@ -283,6 +283,15 @@ func (n *Node) Contract(ctx context.Context, id string) (v httpapi.Contract, err
 	return v, err
 }
 
+// movedTo is the DID that followed a party's, as far as is on record; "" for one that has not moved.
+func movedTo(tx store.Successions, party string) (string, error) {
+	line, err := tx.Lineage(party)
+	if err != nil || line[len(line)-1] == party {
+		return "", err
+	}
+	return line[len(line)-1], nil
+}
+
 func (n *Node) contractView(tx store.Tx, rec store.ContractRecord) (httpapi.Contract, error) {
 	v := httpapi.Contract{
 		ID: rec.ID, Digest: rec.Digest, Role: rec.Role, Peer: rec.Peer, State: rec.State, ContextID: rec.ContextID,
@@ -295,6 +304,12 @@ func (n *Node) contractView(tx store.Tx, rec store.ContractRecord) (httpapi.Cont
 	v.ValidUntil = c.ValidUntil
 	if until, err := contract.ParseTime(c.ValidUntil); err == nil {
 		v.Expired = !n.clock.Now().Before(until)
+	}
+	if v.BuyerNow, err = movedTo(tx, c.Parties.Buyer); err != nil {
+		return v, err
+	}
+	if v.VendorNow, err = movedTo(tx, c.Parties.Vendor); err != nil {
+		return v, err
 	}
 	events, err := tx.FindEvents(store.EventFilter{Contract: rec.ID})
 	if err != nil {

@@ -96,6 +96,11 @@ func contractState(k *httpapi.Contract) string {
 
 func printContract(w io.Writer, k *httpapi.Contract) {
 	fmt.Fprintf(w, "contract %s (%s) with %s: %s\n  digest  %s\n  until   %s\n", k.ID, k.Role, k.Peer, contractState(k), k.Digest, k.ValidUntil)
+	for _, now := range [][2]string{{"buyer", k.BuyerNow}, {"vendor", k.VendorNow}} {
+		if now[1] != "" {
+			fmt.Fprintf(w, "  the %s is now %s\n", now[0], now[1])
+		}
+	}
 	printEnd(w, k)
 	for _, s := range k.Statements {
 		fmt.Fprintf(w, "  %s by %s, stored %s, %s\n", s.Type, s.By, s.Stored.Format("2006-01-02 15:04:05Z"), s.Digest)

@@ -148,7 +148,9 @@ type Contract struct {
 	ContextID  string          `json:"contextId"`
 	Contract   json.RawMessage `json:"contract"`
 	Activation json.RawMessage `json:"activation,omitempty"`
-	ValidUntil string          `json:"validUntil"` // as signed
+	ValidUntil string          `json:"validUntil"`          // as signed
+	BuyerNow   string          `json:"buyerNow,omitempty"`  // DID of today of a buyer that has moved since
+	VendorNow  string          `json:"vendorNow,omitempty"` // likewise
 	Expired    bool            `json:"expired,omitempty"`
 	End        *End            `json:"end,omitempty"`
 	Statements []Statement     `json:"statements,omitempty"` // with one contract, not in lists
