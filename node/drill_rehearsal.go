@@ -34,6 +34,7 @@ type rehearsal struct {
 	docs     []*did.Document // oldest first; all but the last are deactivated
 	keys     map[string]did.PrivateKey
 	until    map[string]time.Time // ends of key-agreement keys
+	old      []string             // key-agreement keys whose grace has not ended yet
 	binding  did.Signer
 	recovery did.Signer
 	using    did.Signer // what signs requests
@@ -213,7 +214,7 @@ func (r *rehearsal) Rotate(ctx context.Context) error {
 			return err
 		}
 		rev := did.Revision{
-			Add: []did.Addition{{Relationship: did.Authentication, Key: did.MethodSpec{Key: key.Public()}}}, Expire: map[string]time.Time{r.before.KeyID(): at.Add(r.grace)},
+			Add: []did.Addition{{Relationship: did.Authentication, Key: did.MethodSpec{Key: key.Public()}}}, Expire: map[string]time.Time{r.before.KeyID(): r.latest(at)},
 		}
 		if err := r.revise(ctx, doc, rev, at); err != nil {
 			return err
@@ -230,10 +231,10 @@ func (r *rehearsal) Rotate(ctx context.Context) error {
 	old := r.KeyAgreement()
 	r.mu.Lock()
 	r.keys[did.KeyID(doc.ID(), "kex", key.Public())] = key
-	r.until[old] = at.Add(r.grace)
+	r.old = append(r.old, old)
 	r.mu.Unlock()
 	return r.revise(ctx, doc, did.Revision{
-		Add: []did.Addition{{Relationship: did.KeyAgreement, Key: did.MethodSpec{Key: key.Public()}}}, Expire: map[string]time.Time{old: at.Add(r.grace)},
+		Add: []did.Addition{{Relationship: did.KeyAgreement, Key: did.MethodSpec{Key: key.Public()}}}, Expire: map[string]time.Time{old: r.latest(at)},
 	}, at)
 }
 
@@ -302,13 +303,13 @@ func (r *rehearsal) move(ctx context.Context, doc *did.Document, at time.Time) e
 	if err != nil {
 		return err
 	}
-	until := at.Add(r.grace)
-	if r.kind == drill.Compromise {
-		until = at
-	}
 	r.mu.Lock()
 	for kid := range r.keys {
-		r.until[kid] = until
+		if r.kind == drill.Compromise {
+			r.until[kid] = at
+		} else {
+			r.old = append(r.old, kid)
+		}
 	}
 	r.keys[did.KeyID(id, "kex", kex.Public())] = kex
 	r.binding, r.using = next, next
@@ -320,29 +321,23 @@ func (r *rehearsal) move(ctx context.Context, doc *did.Document, at time.Time) e
 	return r.publish(gone, successor)
 }
 
-// EndGrace implements [drill.Rotating]: the grace really ends, and the key leaves the document.
+// latest is the end of life that old keys get in the document. They are taken out before, when the grace ends; a slow machine must
+// not end it while the other side still looks at it.
+func (r *rehearsal) latest(at time.Time) time.Time { return at.Add(r.grace + drillMargin) }
+
+// EndGrace implements [drill.Rotating]: the agreed time has passed, old keys open nothing any more and leave the document.
 func (r *rehearsal) EndGrace(ctx context.Context) error {
+	r.mu.Lock()
+	for _, kid := range r.old {
+		r.until[kid] = r.n.clock.Now()
+	}
+	r.old = nil
+	r.mu.Unlock()
 	doc := r.Document()
 	var rev did.Revision
-	last := time.Time{}
 	for _, m := range doc.Methods() {
 		if !m.Expires.IsZero() {
 			rev.Remove = append(rev.Remove, m.ID)
-			last = m.Expires
-		}
-	}
-	r.mu.Lock()
-	for _, t := range r.until {
-		if t.After(last) {
-			last = t
-		}
-	}
-	r.mu.Unlock()
-	for r.n.clock.Now().Before(last) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 	if len(rev.Remove) == 0 {
