@@ -50,6 +50,16 @@ func (s Station) Ended() time.Time {
 	return s.Gone.ProofCreated()
 }
 
+// endSlack is for what is signed while a deactivation is: it is dated when it is begun, and in force when it is published.
+const endSlack = 30 * time.Second
+
+// Signs reports whether a signature dated at the time given can be from before the DID was deactivated. It takes the
+// signer's word for the time.
+func (s Station) Signs(at time.Time) bool {
+	ended := s.Ended()
+	return ended.IsZero() || !at.After(ended.Add(endSlack))
+}
+
 // Line is a subject's DIDs, oldest first, each the direct successor of the one before. A Line that holds anything was
 // made by [VerifyLine] or [Alone]: whoever has one need not verify the steps again. The zero Line and nil hold no DID.
 // Lines are shared: do not change what they return.

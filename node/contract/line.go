@@ -27,9 +27,8 @@ func ofParty(keyID, party string) bool {
 	return err == nil && did.SameSubject(id, signer)
 }
 
-// signer finds the document that a proof of a party is verified with: of the party's DID, or of a successor in its line. ended is
-// when that DID was deactivated, zero while it is in use.
-func signer(p *did.Proof, party string, line *did.Line) (doc *did.Document, ended time.Time, err error) {
+// signer finds the DID whose key a proof of a party is by: the party's, or a successor in its line.
+func signer(p *did.Proof, party string, line *did.Line) (did.Station, error) {
 	stations := line.Stations()
 	at := func(belongs func(id string) bool) int {
 		return slices.IndexFunc(stations, func(s did.Station) bool { return belongs(s.ID().String()) })
@@ -38,23 +37,23 @@ func signer(p *did.Proof, party string, line *did.Line) (doc *did.Document, ende
 	by := at(func(id string) bool { return keyOf(p.VerificationMethod, id) })
 	switch {
 	case named < 0:
-		return nil, ended, fmt.Errorf("%w: the documents are not the party's", ErrProof)
+		return did.Station{}, fmt.Errorf("%w: the documents are not the party's", ErrProof)
 	case by < named || by > named && !line.Moves():
-		return nil, ended, fmt.Errorf("%w: by %s, which is neither the party's nor a verified successor's", ErrProof, Echo(p.VerificationMethod))
+		return did.Station{}, fmt.Errorf("%w: by %s, which is neither the party's nor a verified successor's", ErrProof, Echo(p.VerificationMethod))
 	}
-	return stations[by].Keys(), stations[by].Ended(), nil
+	return stations[by], nil
 }
 
 // verifyOf verifies a proof by the binding key of a party or of its verified successor. One that is dated after its DID was
 // deactivated is by whoever has the old key, and refused.
 func verifyOf(object []byte, p *did.Proof, party string, line *did.Line) (time.Time, error) {
-	doc, ended, err := signer(p, party, line)
+	s, err := signer(p, party, line)
 	if err != nil {
 		return time.Time{}, err
 	}
-	created, err := verifyBinding(object, p, doc)
-	if err == nil && !ended.IsZero() && created.After(ended) {
-		err = fmt.Errorf("%w: created at %s, when %s had a successor", ErrProof, FormatTime(created), Echo(doc.ID().String()))
+	created, err := verifyBinding(object, p, s.Keys())
+	if err == nil && !s.Signs(created) {
+		err = fmt.Errorf("%w: created at %s, when %s had a successor", ErrProof, FormatTime(created), Echo(s.ID().String()))
 	}
 	return created, err
 }

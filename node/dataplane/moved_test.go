@@ -177,9 +177,11 @@ func TestC9_StoreIsNoGrant(t *testing.T) {
 	for _, c := range []company{thief, f.other} {
 		_, err := f.svc.Query(t.Context(), c.caller(), f.input())
 		refused(t, err, contract.NoContract)
+		f.clock.Advance(time.Minute) // a claim is looked into only so often
 		if _, err := f.svc.Describe(t.Context(), c.caller(), f.contract.ID); err == nil {
 			t.Error("described")
 		}
+		f.clock.Advance(time.Minute)
 		if list, err := f.svc.List(t.Context(), c.caller()); err != nil || len(list.Datasets[0].ContractIDs) != 0 {
 			t.Errorf("%+v, %v", list, err)
 		}
@@ -250,7 +252,7 @@ func TestC9_VendorMoved(t *testing.T) {
 	ask(f.agreeAs(t, "with a stranger", f.buyer, stranger), stranger, contract.NoContract)
 	late := f.agree(t, "signed by the old key afterwards")
 	late.Proofs = late.Proofs[:1]
-	if _, err := late.Prove(t.Context(), f.vendor.signer, start.Add(time.Second)); err != nil {
+	if _, err := late.Prove(t.Context(), f.vendor.signer, start.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	ask(late, next, contract.NoContract)

@@ -133,7 +133,7 @@ func (in *inbound) late(line *did.Line) error {
 	if !ok || !line.Moves() {
 		return refuse(envelope.CodeNotTrusted, "the succession from %s", in.env.From)
 	}
-	if ended := station.Ended(); !ended.IsZero() && in.env.Created().After(ended) {
+	if !station.Signs(in.env.Created()) {
 		return refuse(envelope.CodeNotTrusted, "written by %s at %s, when it had a successor", in.env.From, in.env.CreatedAt)
 	}
 	in.peer, in.line, in.successor = station.Keys(), line, line.Current()

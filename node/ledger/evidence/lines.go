@@ -125,7 +125,7 @@ func (v *verifier) isVendor(id did.DID) bool { return is(v.vendors, v.vendor, id
 // inUse refuses what a DID has signed after it had a successor.
 func (v *verifier) inUse(id did.DID, at time.Time) error {
 	for _, line := range []*did.Line{v.buyers, v.vendors} {
-		if s, ok := line.Of(id); ok && !s.Ended().IsZero() && at.After(s.Ended()) {
+		if s, ok := line.Of(id); ok && !s.Signs(at) {
 			return fmt.Errorf("signed by %s at %s, which had a successor since %s", id, at.Format(time.RFC3339), s.Ended().Format(time.RFC3339))
 		}
 	}
