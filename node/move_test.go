@@ -21,6 +21,7 @@ import (
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/keystore"
 	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/ledger/evidence"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -525,8 +526,12 @@ func TestMove_OldCopy(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	bundle := must[[]byte](t)(buyer.Evidence(t.Context(), contract))
-	if !strings.Contains(string(bundle), r.DID) || !strings.Contains(string(bundle), r.PreviousDID) {
-		t.Error("the bundle does not tell of the move")
+	if report := must[evidence.Report](t)(evidence.VerifyBundle(bundle)); !report.OK() {
+		t.Errorf("the bundle of a node that has moved: %+v", report)
+	}
+	// The same bundle without the way from the DID of the log to the signer's is nobody's word.
+	if report, err := evidence.VerifyBundle([]byte(strings.Replace(string(bundle), `\"successorDid\":`, `\"successorDiD\":`, 1))); err == nil && report.OK() {
+		t.Error("a signature by a DID that nothing leads to")
 	}
 }
 

@@ -60,6 +60,7 @@ func TestEndToEnd(t *testing.T) {
 	sub("a second node on one folder", secondNode)
 	sub("backup and restore", backupAndRestore)
 	sub("what does not start", doesNotStart)
+	sub("the identities move", identitiesMove)
 	sub("the job still runs", func(w *world, id string) {
 		w.ask(id)
 		w.ask(w.negotiate().ContractID)

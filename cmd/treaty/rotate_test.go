@@ -89,11 +89,14 @@ func identitiesMove(w *world, id string) {
 			}
 		}
 	}
-	last := moved(buyer, "--recovery-key", w.path(buyer+"-recovery.age"), "--passphrase-file", w.path("pass"))
+	last := moved(buyer, "--recovery-key", w.path("offline", buyer+"-recovery.age"), "--passphrase-file", w.path("offline", "passphrase.txt"))
 	if last.Assurance != "recovery_verified" || last.PreviousDID != first.DID {
 		w.t.Errorf("%+v", last)
 	}
 	w.start(buyer)
 	w.ask(id)
 	w.ask(w.negotiate().ContractID)
+	for _, name := range []string{buyer, vendor} {
+		w.verifyEvidence(name, id) // of the contract from before the moves
+	}
 }
