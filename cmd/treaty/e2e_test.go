@@ -98,7 +98,7 @@ func newWorld(t *testing.T, more ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		demo: &demo{dir: dir, out: io.Discard, treaty: b.treaty, dataplane: b.dataplane, addr: map[string]string{}},
+		demo: &demo{dir: dir, out: io.Discard, treaty: b.treaty, dataplane: b.dataplane, addr: map[string]string{}, policy: demoPolicy, needs: demoNeeds},
 		t:    t, running: map[string]*process{},
 	}
 	t.Cleanup(func() {
