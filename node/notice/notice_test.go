@@ -40,16 +40,15 @@ type party struct {
 
 // world is two companies that know each other, a stranger, and a wire.
 type world struct {
-	t                  *testing.T
-	mu                 sync.Mutex
-	at                 time.Time
-	alice, bob, eve    *party
-	resolved           int
-	wire               func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error)
-	perHour            int
-	handle             notice.Handler
-	admitted, sent     int
-	alicesDoc, bobsDoc *did.Document // as the other side sees them
+	t               *testing.T
+	mu              sync.Mutex
+	at              time.Time
+	alice, bob, eve *party
+	resolved        int
+	wire            func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error)
+	perHour         int
+	handle          notice.Handler
+	admitted, sent  int
 }
 
 func (w *world) Now() time.Time {

@@ -178,13 +178,11 @@ func Contract(c *contract.Contract, state string, schema *contract.Schema) ([]by
 		{Property: "generalAvailability", Value: c.ValidFrom},
 		{Property: "endOfLife", Value: c.ValidUntil},
 	}
-	for _, p := range []custom{
+	d.Custom = append(d.Custom, []custom{
 		{"treatyContract", c.ID}, {"treatyContractDigest", digest.String()}, {"treatyState", state}, {"treatyBuyer", c.Parties.Buyer}, {"treatyVendor", c.Parties.Vendor},
 		{"treatyDataPlane", c.Parties.DataPlane.DID}, {"treatyOperations", strings.Join(c.Operations, " ")}, {"treatyMinGroupSize", c.MinGroupSize}, {"treatyCallBudget", c.CallBudget},
 		{"treatySchemaDigest", c.SchemaDigest.String()},
-	} {
-		d.Custom = append(d.Custom, p)
-	}
+	}...)
 	return yaml.Marshal(d)
 }
 
