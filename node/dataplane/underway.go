@@ -3,8 +3,10 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -64,6 +66,7 @@ type slots struct {
 	buyers  map[string]*share
 	calls   map[string]*entry
 	waiting int
+	entered uint64
 }
 
 type share struct {
@@ -74,6 +77,7 @@ type share struct {
 type entry struct {
 	UnderWay
 	cancel context.CancelCauseFunc
+	order  uint64 // of coming: times can be equal
 }
 
 func newSlots(l Slots, now func() time.Time) *slots {
@@ -86,7 +90,7 @@ func newSlots(l Slots, now func() time.Time) *slots {
 func (s *slots) enter(ctx context.Context, c UnderWay) (_ context.Context, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.ID, c.Since = reference(), s.now()
-	e := &entry{c, cancel}
+	e := &entry{UnderWay: c, cancel: cancel}
 	s.mu.Lock()
 	b := s.buyers[c.Buyer]
 	if b == nil {
@@ -98,6 +102,8 @@ func (s *slots) enter(ctx context.Context, c UnderWay) (_ context.Context, leave
 		return nil, nil, ErrBusy
 	}
 	b.calls++
+	s.entered++
+	e.order = s.entered
 	s.waiting++
 	s.buyers[c.Buyer], s.calls[c.ID] = b, e
 	s.mu.Unlock()
@@ -151,11 +157,11 @@ func take(ctx context.Context, places chan struct{}) error {
 func (s *slots) list() []UnderWay {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]UnderWay, 0, len(s.calls))
-	for _, e := range s.calls {
-		out = append(out, e.UnderWay)
+	entries := slices.SortedFunc(maps.Values(s.calls), func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	out := make([]UnderWay, len(entries))
+	for i, e := range entries {
+		out[i] = e.UnderWay
 	}
-	slices.SortFunc(out, func(a, b UnderWay) int { return a.Since.Compare(b.Since) })
 	return out
 }
 

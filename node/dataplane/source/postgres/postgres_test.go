@@ -203,7 +203,9 @@ func TestPostgres(t *testing.T) {
 		}
 	})
 	t.Run("the server dies in mid-query", func(t *testing.T) {
+		stopped := make(chan struct{})
 		go func() {
+			defer close(stopped)
 			for {
 				var n int
 				if err := admin.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND state = 'active' AND usename = 'reader'").Scan(&n); err != nil || n > 0 {
@@ -218,6 +220,7 @@ func TestPostgres(t *testing.T) {
 		if _, err := s.Query(t.Context(), source.Statement{Dataset: "empty", SQL: "SELECT 1", MaxRows: 1}); !errors.Is(err, source.ErrEngine) {
 			t.Errorf("afterwards: %v", err)
 		}
+		<-stopped
 	})
 	for _, word := range []string{secret, "value-of-a-row", "SELECT", "127.0.0.1"} {
 		if strings.Contains(log.String(), word) {
