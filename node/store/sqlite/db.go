@@ -4,7 +4,8 @@
 //
 // Guarantees, beside those of node/store: several processes may open one file at once; it is in WAL mode with
 // synchronous=FULL, so a commit of Update is on disk when it returns; one of UpdateRelaxed is with the next of Update, since
-// both are in one WAL, in order, and a sync covers all of it; the file is created complete or not at all, with mode 0600;
+// both are in one WAL, in order, and a sync covers all of it; updates that wait at one time share one commit, and one that fails
+// takes nothing of the others with it; the file is created complete or not at all, with mode 0600;
 // a missing or foreign file is an error and never becomes an empty store.
 //
 // What it does not do: the file is not encrypted. Do not put it on a network file system: WAL needs shared memory between

@@ -52,7 +52,7 @@ func (db *DB) Use(ctx context.Context, keyid, nonce string, expires time.Time) (
 	}
 	id := nonceID(keyid, nonce)
 	did, domain := nonceOwners(keyid)
-	err = db.run(ctx, db.write, true, func(t *tx) error {
+	err = db.update(ctx, false, func(t *tx) error {
 		// Each call adds one row and removes a few expired ones: a backlog shrinks and no single call pays for it.
 		if err := t.sweepNonces(now, 8); err != nil {
 			return err

@@ -75,7 +75,7 @@ func (db *DB) History(ctx context.Context, id did.DID) (list []resolver.Pin, err
 
 // Add implements resolver.Pins: the comparison and the write are one transaction under the write lock.
 func (db *DB) Add(ctx context.Context, p resolver.Pin, prev canon.Digest) error {
-	return db.run(ctx, db.write, true, func(t *tx) error {
+	return db.update(ctx, false, func(t *tx) error {
 		latest, err := t.latestPin(p.DID)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (db *DB) Add(ctx context.Context, p resolver.Pin, prev canon.Digest) error 
 
 // Hold implements resolver.Pins.
 func (db *DB) Hold(ctx context.Context, p resolver.Pin) error {
-	return db.run(ctx, db.write, true, func(t *tx) error {
+	return db.update(ctx, false, func(t *tx) error {
 		_, err := t.exec("INSERT INTO pins_held ("+pinColumns+`) VALUES (?, ?, ?, ?, ?, ?)
 			ON CONFLICT (did) DO UPDATE SET hash = excluded.hash, raw = excluded.raw, proof_created = excluded.proof_created,
 				deactivated = excluded.deactivated, first_seen = excluded.first_seen

@@ -37,7 +37,7 @@ func (db *DB) Scrub(ctx context.Context) error {
 	if !db.scrub.Swap(false) {
 		return nil
 	}
-	c, err := db.write.get(ctx)
+	c, err := db.alone(ctx)
 	if err != nil {
 		db.scrub.Store(true)
 		return err

@@ -19,6 +19,7 @@ import (
 type conn struct {
 	*sql.Conn
 	stmts map[string]*sql.Stmt
+	group *group // of the connection that writes: what is open on it; nil: nothing
 }
 
 func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -76,7 +77,7 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 			p.idle <- nil
 			return nil, classify(err)
 		}
-		return &conn{made, map[string]*sql.Stmt{}}, nil
+		return &conn{Conn: made, stmts: map[string]*sql.Stmt{}}, nil
 	}
 }
 
@@ -98,6 +99,9 @@ func (p *pool) close() error {
 			return nil // closed before
 		}
 		if c != nil {
+			if c.group != nil {
+				_ = c.commit() // whose it is learn what became of it
+			}
 			errs = append(errs, c.Close())
 		}
 	}
@@ -119,18 +123,12 @@ type tx struct {
 
 // Update implements store.Store.
 func (db *DB) Update(ctx context.Context, fn func(store.Tx) error) error {
-	return db.run(ctx, db.write, true, func(t *tx) error { return fn(t) })
+	return db.update(ctx, false, func(t *tx) error { return fn(t) })
 }
 
-// UpdateRelaxed implements store.Store. It holds the place of an update while it uses the connection that does not sync, so
-// that the two kinds queue as one.
+// UpdateRelaxed implements store.Store.
 func (db *DB) UpdateRelaxed(ctx context.Context, fn func(store.Tx) error) error {
-	turn, err := db.write.get(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.write.put(turn, false)
-	return db.run(ctx, db.relaxed, true, func(t *tx) error { return fn(t) })
+	return db.update(ctx, true, func(t *tx) error { return fn(t) })
 }
 
 // View implements store.Store.
@@ -138,6 +136,7 @@ func (db *DB) View(ctx context.Context, fn func(store.Tx) error) error {
 	return db.run(ctx, db.read, false, func(t *tx) error { return fn(t) })
 }
 
+// run is one transaction on a connection of p that nobody shares.
 func (db *DB) run(ctx context.Context, p *pool, write bool, fn func(*tx) error) (err error) {
 	c, err := p.get(ctx)
 	if err != nil {
@@ -146,9 +145,7 @@ func (db *DB) run(ctx context.Context, p *pool, write bool, fn func(*tx) error) 
 	t := &tx{ctx: ctx, db: db, c: c, write: write}
 	begin := "BEGIN"
 	if write {
-		// Taking the write lock at once makes updates serializable across processes, and is what busy_timeout can wait
-		// for: a transaction that turns from reading to writing later fails instead.
-		begin = "BEGIN IMMEDIATE"
+		begin = "BEGIN IMMEDIATE" // see join
 	}
 	if err := t.control(ctx, begin); err != nil {
 		p.put(c, true)
@@ -156,59 +153,34 @@ func (db *DB) run(ctx context.Context, p *pool, write bool, fn func(*tx) error) 
 	}
 	done := false
 	defer func() {
+		t.err = errOver
 		if done {
 			p.put(c, false)
 			return
 		}
 		// fn failed or panicked, or the commit did. After some errors SQLite has rolled back already and ROLLBACK fails;
 		// the connection is dropped then, which rolls back whatever is left.
-		t.err = errors.New("sqlite: the transaction is over")
-		p.put(c, t.control(context.WithoutCancel(ctx), "ROLLBACK") != nil)
+		p.put(c, c.control("ROLLBACK") != nil)
 	}()
 	if err := fn(t); err != nil {
 		return err
 	}
 	if t.err != nil {
-		// fn went on after an error that may have ended the transaction. What it did since may stand outside of any
-		// transaction, had tx not refused it; committing now could keep the second half of its work only.
-		return t.err
+		return t.err // see join
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !write {
-		done = true
-		t.err = errors.New("sqlite: the transaction is over")
-		if err := t.control(context.WithoutCancel(ctx), "COMMIT"); err != nil {
-			done = false
-			return fmt.Errorf("sqlite: ending: %w", err)
-		}
-		return nil
+	if write {
+		crashpoint.Hit(crashpoint.StoreCommitBefore)
 	}
-
-	// The commit point.
-	//
-	// Until COMMIT, everything this transaction wrote is in this connection's cache and, uncommitted, perhaps in the WAL.
-	// Another process cannot see it, and recovery ignores WAL frames that no commit frame follows: a crash here leaves the
-	// state before, effect and events alike. COMMIT appends the last frames, the commit mark with their running checksum,
-	// and (synchronous=FULL) syncs the WAL before it returns. A crash within it leaves either a commit mark whose checksum
-	// holds, then recovery takes the whole transaction, or not, then none of it. When it has returned, the state after is on
-	// disk, and a crash before the caller learns of it is met by the caller asking again: every record has a unique key or a
-	// version, so doing the same once more has no second effect.
-	//
-	// When COMMIT itself fails (disk full, I/O error), SQLite takes the transaction back and the next writer overwrites its
-	// frames. Only if the machine dies between a failed sync and that next write could recovery find them complete: the
-	// caller then sees, after the restart, the effect of an update whose error it had been told. That is the one case where
-	// an error means "unknown", and asking again resolves it.
-	//
-	// The commit is not interrupted by ctx: it is too late to say no.
-	crashpoint.Hit(crashpoint.StoreCommitBefore)
-	if err := t.control(context.WithoutCancel(ctx), "COMMIT"); err != nil {
+	if err := c.control("COMMIT"); err != nil { // see commit
 		return fmt.Errorf("sqlite: committing: %w", err)
 	}
-	crashpoint.Hit(crashpoint.StoreCommitAfter)
+	if write {
+		crashpoint.Hit(crashpoint.StoreCommitAfter)
+	}
 	done = true
-	t.err = errors.New("sqlite: the transaction is over")
 	return nil
 }
 
