@@ -54,7 +54,7 @@ RACE := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.or
 
 unit: tools-softhsm tools-postgres
 	$(GO) test -timeout 5m $(TEST_ARGS) ./metaproto # walks every state of a machine without a goroutine: nothing to race, and twenty times slower watched
-	$(GO) test $(RACE) -timeout 20m $(TEST_ARGS) $$($(GO) list ./... | grep -v '/metaproto$$')
+	$(GO) test -p 3 $(RACE) -timeout 20m $(TEST_ARGS) $$($(GO) list ./... | grep -v '/metaproto$$')
 
 crash: ## SIGKILL each process at every commit point and check that both companies agree
 	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash|TestDemoDrill' -v ./cmd/treaty ./node
