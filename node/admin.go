@@ -221,7 +221,7 @@ func view(tx store.Tx, c store.Conversation) (httpapi.Negotiation, error) {
 	}
 	v := httpapi.Negotiation{
 		ContextID: c.ContextID, TaskID: c.TaskID, Role: c.Role, Peer: c.Peer, Phase: c.Phase, Code: s.Code, Reason: s.Reason,
-		Ask: s.Ask, Offer: s.Offer, Created: c.Created, Updated: c.Updated, Events: []uint64{},
+		Ask: s.Ask, Offer: s.Offer, Reopens: s.Reopens, ReopenedAs: s.ReopenedAs, Created: c.Created, Updated: c.Updated, Events: []uint64{},
 	}
 	if s.Contract != nil && s.Phase == negotiation.PhaseInForce {
 		v.ContractID = s.Contract.ID

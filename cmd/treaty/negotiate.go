@@ -116,21 +116,30 @@ func needsText(file string, w wish, retention, budget int) (string, error) {
 	return string(text), err
 }
 
-// follow prints the log's lines of one negotiation until it has ended.
+// follow prints the log's lines of one negotiation until it has ended, and of those that take up its need.
 func (c *cli) follow(ctx context.Context, contextID string) (n httpapi.Negotiation, err error) {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() {
+	go func(watched string) {
 		_ = c.admin().Events(watch, 0, true, func(e ledger.Event) error {
-			if e.Context == contextID && !c.json {
+			var again ledger.Reopening
+			if e.Type == ledger.NegotiationReopened && e.Decode(&again) == nil && again.To == e.Context && again.From == watched {
+				watched = e.Context
+			}
+			if e.Context == watched && !c.json {
 				fmt.Fprintf(c.stdout, "%5d  %s\n", e.Seq, ledger.Describe(e))
 			}
 			return nil
 		})
-	}()
+	}(contextID)
 	for {
 		if err := c.admin().Get(ctx, "/negotiations/"+url.PathEscape(contextID), &n); err != nil {
 			return n, timedOut(ctx, contextID, err)
+		}
+		if n.ReopenedAs != "" {
+			contextID = n.ReopenedAs
+			n = httpapi.Negotiation{}
+			continue
 		}
 		if negotiation.Phase(n.Phase).Terminal() {
 			time.Sleep(lastLines)

@@ -69,9 +69,15 @@ func printNegotiation(w io.Writer, n httpapi.Negotiation) {
 	if n.ContextID != "" {
 		fmt.Fprintf(w, "  context     %s\n", n.ContextID)
 	}
+	if n.Reopens != "" {
+		fmt.Fprintf(w, "  takes up    %s\n", n.Reopens)
+	}
 	fmt.Fprintf(w, "  phase       %s\n", n.Phase)
 	if n.Code != "" || n.Reason != "" {
 		fmt.Fprintf(w, "  reason      %s %s\n", line(n.Code), line(n.Reason))
+	}
+	if n.ReopenedAs != "" {
+		fmt.Fprintf(w, "  goes on as  %s\n", n.ReopenedAs)
 	}
 	if a := n.Ask; a != nil {
 		fmt.Fprintf(w, "  asked       %s of %s: %s for %q, %d days\n", strings.Join(a.Operations, ", "), a.Dataset, strings.Join(a.Columns, ", "), a.Purpose, a.RetentionDays)

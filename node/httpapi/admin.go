@@ -131,9 +131,13 @@ type Negotiation struct {
 	Offer      *contract.Offer `json:"offer,omitempty"`
 	ContractID string          `json:"contractId,omitempty"`
 	Transcript string          `json:"transcript,omitempty"`
-	Created    time.Time       `json:"created"`
-	Updated    time.Time       `json:"updated"`
-	Events     []uint64        `json:"events"`
+	// Reopens is the conversation whose need this one takes up, because its agreement held no longer; ReopenedAs the one that takes
+	// up this one's.
+	Reopens    string    `json:"reopens,omitempty"`
+	ReopenedAs string    `json:"reopenedAs,omitempty"`
+	Created    time.Time `json:"created"`
+	Updated    time.Time `json:"updated"`
+	Events     []uint64  `json:"events"`
 	// DryRun holds what policy would make of the ask, one line each; nothing was sent.
 	DryRun []string `json:"dryRun,omitempty"`
 }

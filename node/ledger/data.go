@@ -40,6 +40,7 @@ var kinds = map[string]func() data{
 	MessageRefused:       func() data { return new(MessageRefusal) },
 	NegotiationEnded:     func() data { return new(Ended) },
 	NegotiationWithdrawn: func() data { return new(Withdrawn) },
+	NegotiationReopened:  func() data { return new(Reopening) },
 	ContractBuilt:        func() data { return new(Built) },
 	ContractProof:        func() data { return new(ProofAdded) },
 	ContractActivated:    func() data { return new(Activated) },

@@ -106,6 +106,7 @@ func story() []Entry {
 		under(DeletionReceived, Deletion{Statement: digest, By: buyer, Reason: "early", Results: 1, Receipts: 1, DeletedAt: "2026-12-30T12:00:00Z"}),
 		with(NegotiationEnded, Ended{Outcome: "agreed"}),
 		with(NegotiationWithdrawn, Withdrawn{By: buyer, Reason: "no longer needed"}),
+		with(NegotiationReopened, Reopening{From: "before", To: "after", Attempt: 1, Code: "KEY_RETIRED", Reason: "the key's grace is over"}),
 		under(QuerySent, Query{"orders", []string{"avg(order_value)", "count(*)"}, []string{"region"}, []string{"order_date between 2025-07-01 and 2025-09-30"}, "regional-pricing"}),
 		under(QueryAnswered, Answer{Rows: 4, UsedRows: 156, TotalRows: 624, ResultDigest: digest, Receipt: "rcp_1"}),
 		under(QueryRefused, QueryRefusal{"SCOPE_DENIED", "column customer_email is not granted by " + contract + "; nothing was read"}),

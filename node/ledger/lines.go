@@ -172,6 +172,16 @@ func (d *Withdrawn) line(b *line, _ *Event) {
 	b.when(d.Reason != "", ": ", text(d.Reason))
 }
 
+func (d *Reopening) line(b *line, e *Event) {
+	if e.Context == d.From {
+		b.put("negotiation taken up again, in ", text(d.To))
+	} else {
+		b.put("negotiation takes up the need of ", text(d.From))
+	}
+	b.put(", time ", num(int64(d.Attempt)), ": ", text(d.Code))
+	b.when(d.Reason != "", ": ", text(d.Reason))
+}
+
 func (d *Built) line(b *line, e *Event) {
 	b.put("contract built from the transcript: ", text(e.Contract), ", ", short(d.Digest))
 }

@@ -73,7 +73,7 @@ func Runs(events []Event) []Run {
 // opens says whether an event of this type can be a negotiation's first.
 func opens(typ string) bool {
 	switch typ {
-	case MetaprotoSent, MetaprotoReceived, MetaprotoAgreed, ProposalSent, ProposalReceived:
+	case NegotiationReopened, MetaprotoSent, MetaprotoReceived, MetaprotoAgreed, ProposalSent, ProposalReceived:
 		return true
 	default:
 		return false
@@ -133,7 +133,7 @@ func endedAs(outcome string) Phase {
 // roleOf tells the role from what only one side does.
 func roleOf(typ string) string {
 	switch typ {
-	case ProposalSent, OfferReceived, AcceptSent, MetaprotoSent:
+	case ProposalSent, OfferReceived, AcceptSent, MetaprotoSent, NegotiationReopened:
 		return "buyer" // the buyer speaks first
 	case ProposalReceived, OfferMade, AcceptReceived, MetaprotoReceived:
 		return "vendor"

@@ -36,6 +36,7 @@ const (
 	MessageRefused       = "message.refused"       // → [MessageRefusal]
 	NegotiationEnded     = "negotiation.ended"     // → [Ended]
 	NegotiationWithdrawn = "negotiation.withdrawn" // → [Withdrawn]
+	NegotiationReopened  = "negotiation.reopened"  // buyer → [Reopening]
 
 	ContractBuilt     = "contract.built"     // → [Built]
 	ContractProof     = "contract.proof"     // → [ProofAdded]
@@ -247,6 +248,16 @@ type Ended struct {
 type Withdrawn struct {
 	By     string `json:"by"`
 	Reason string `json:"reason"`
+}
+
+// Reopening is the data of [NegotiationReopened], once in each of the two conversations: From ended because what was agreed on how to
+// talk does not hold any more, and the buyer takes its need up in To. Code and Reason are those of the end.
+type Reopening struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Attempt int    `json:"attempt"` // 1, 2
+	Code    string `json:"code"`
+	Reason  string `json:"reason"`
 }
 
 // Built is the data of [ContractBuilt].

@@ -159,10 +159,14 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 			return next, nil, err
 		}
 	}
+	again, opened := s.again(&next, now)
 	if err := s.put(tx, conv, next, now); err != nil {
 		return next, nil, err
 	}
-	return next, reply, appendAll(tx, fx.Events)
+	if err := appendAll(tx, fx.Events); err != nil {
+		return next, nil, err
+	}
+	return next, reply, s.openAgain(ctx, tx, again, opened, now)
 }
 
 // record is how a message of the peer is kept.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
-	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -71,29 +70,17 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 	if err := s.mayContract(peer); err != nil {
 		return "", err
 	}
-	keys, now, contextID := s.cfg.Keys(), s.cfg.Now(), envelope.NewID()
-	fresh, err := keys.newTalk(contextID)
+	now := s.cfg.Now()
+	next, fx, err := s.openTalk(peer.ID(), needs, now)
 	if err != nil {
 		return "", err
 	}
-	meta, err := metaproto.New(metaproto.Config{
-		Role: metaproto.Initiator, ContextID: contextID, Self: s.self(), Peer: peer.ID(),
-		SigningKID: keys.Binding.KeyID(), KeyAgreementKID: keys.KeyAgreementKID, Keys: fresh.keys,
-	}, s.cfg.Meta(), now)
-	if err != nil {
-		return "", err
-	}
-	ses := NewSession(message.Buyer, s.self(), peer.ID(), contextID, meta, now, s.cfg.Deadline)
-	ses.Needs, ses.sealedKeys = needs, fresh.sealed
-	next, fx, err := ses.Begin(s.cfg.Meta(), now)
-	if err != nil {
-		return "", err
-	}
+	contextID = next.ContextID
 	for i := range seen {
 		seen[i].Context = contextID
 	}
 	fx.Events = slices.Concat(Introduce(peer, v, contextID), seen, fx.Events)
-	conv := s.conversation(ses)
+	conv := s.conversation(next)
 	err = s.cfg.Store.Update(ctx, func(tx store.Tx) error {
 		_, _, err := s.commit(ctx, tx, &conv, next, fx, nil, peer, now)
 		return err
@@ -108,9 +95,19 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 // An answer that is not the vendor's signed next message counts as no answer: the same bytes are sent again, less and less
 // often, until the deadline. A buyer whose proof is out has no deadline: only the vendor's signed word says whether the
 // contract came into force, and it asks for it until it hears it.
-func (s *Service) Drive(ctx context.Context, contextID string) error {
+//
+// A conversation that was reopened is driven on as the one that takes up its need.
+func (s *Service) Drive(ctx context.Context, contextID string) (err error) {
+	for contextID != "" && err == nil {
+		contextID, err = s.drive(ctx, contextID)
+	}
+	return err
+}
+
+// drive takes one conversation to its end, and returns the one that takes up its need, if there is one.
+func (s *Service) drive(ctx context.Context, contextID string) (reopenedAs string, err error) {
 	if !s.driven.start(contextID) {
-		return ErrBusy
+		return "", ErrBusy
 	}
 	defer s.driven.done(contextID)
 	wait, conflicts := firstRetry, 0
@@ -118,16 +115,22 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 	for {
 		conv, ses, err := s.find(ctx, contextID)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if ses.Phase.Terminal() {
-			return nil
+			return ses.ReopenedAs, nil
 		}
 		if ses.Role != message.Buyer {
-			return fmt.Errorf("negotiation: the vendor answers; it does not drive %s", contextID)
+			return "", fmt.Errorf("negotiation: the vendor answers; it does not drive %s", contextID)
 		}
 		late, err := s.expire(ctx, conv, ses)
 		if late && err == nil {
+			continue
+		}
+		if pause := ses.NotBefore.Sub(s.cfg.Now()); err == nil && pause > 0 {
+			if err := s.cfg.Sleep(ctx, pause); err != nil {
+				return "", err
+			}
 			continue
 		}
 		if err == nil && route == nil {
@@ -145,7 +148,7 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 			wait, conflicts = firstRetry, 0
 			continue
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return "", ctx.Err()
 		case errors.Is(err, store.ErrConflict) && conflicts < maxAttempts:
 			conflicts++ // somebody else moved the conversation on
 			continue
@@ -154,7 +157,7 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 				continue
 			}
 		case errors.Is(err, errInternal):
-			return err
+			return "", err
 		}
 		// A transport fault, a decider that is busy, a peer that cannot answer now, or an answer that is none: nobody decided anything.
 		what := "counterparty does not answer"
@@ -169,7 +172,7 @@ func (s *Service) Drive(ctx context.Context, contextID string) error {
 		}
 		s.cfg.Log.Warn(what, "peer", ses.Peer.String(), "contextId", contextID, "err", err, "retry_in", wait)
 		if err := s.cfg.Sleep(ctx, wait); err != nil {
-			return err
+			return "", err
 		}
 		wait, conflicts, route = min(2*wait, lastRetry), 0, nil
 	}
@@ -389,7 +392,9 @@ func (s *Service) giveUp(ctx context.Context, route Route, ses Session, r *envel
 	var peer *did.Document
 	if cur.Agreement() != nil && r.Code != envelope.CodeConversationEnded && r.Code != envelope.CodeEquivocation {
 		if cur, peer, err = s.reach(ctx, cur.present(s.cfg.Keys())); err == nil {
-			if next, fx, err = cur.leave(PhaseFailed, code, reason); err != nil {
+			if _, unsealable := s.sealing(cur, peer, now); unsealable != nil {
+				next, fx = cur.Fail(code, reason) // the key to seal to has gone: there is no telling the vendor
+			} else if next, fx, err = cur.leave(PhaseFailed, code, reason); err != nil {
 				return internal(err)
 			}
 		}

@@ -75,6 +75,13 @@ type Session struct {
 	// Leaving: the buyer withdrew when its proof was out already. The vendor's commit order decides; its signed word ends it.
 	Leaving bool `json:"leaving,omitempty"`
 
+	// Buyer: the conversation whose need this one takes up, the one that takes up this one's, how many went before, and when the
+	// first message may go out.
+	Reopens    string    `json:"reopens,omitempty"`
+	ReopenedAs string    `json:"reopenedAs,omitempty"`
+	Reopened   int       `json:"reopened,omitempty"`
+	NotBefore  time.Time `json:"notBefore,omitzero"`
+
 	// A side that has moved to another DID since the beginning: its address, and the DID of its last message here.
 	SelfNow  *Address `json:"selfNow,omitempty"`
 	PeerNow  *Address `json:"peerNow,omitempty"`
