@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -31,6 +32,9 @@ type joinedDrill struct {
 	load     *drill.Load
 	stop     context.CancelFunc
 
+	grace  int        // seconds, as agreed
+	seeing sync.Mutex // phases are looked at one after the other, whenever their steps come
+
 	started  map[drill.Phase]bool
 	seen     map[drill.Phase][]drill.Check
 	result   *drill.LoadResult
@@ -49,7 +53,7 @@ func refuseDrill(code, format string, args ...any) error {
 // proposed decides about a drill that a peer proposes.
 func (d *drills) proposed(_ context.Context, tx store.Tx, from did.DID, data []byte) (any, error) {
 	var p drill.Proposal
-	if err := canon.Unmarshal(data, &p, canon.Limits{MaxBytes: 16 << 10}); err != nil || len(p.Drill) > 64 || p.Terms.Check() != nil {
+	if err := canon.Unmarshal(data, &p, canon.Limits{MaxBytes: 16 << 10}); err != nil || !drill.ValidID(p.Drill) || p.Terms.Check() != nil {
 		return nil, refuseDrill(codeDrillRefused, "the proposal is not one that this node understands")
 	}
 	shared, _, err := d.n.sharedContract(tx, from)
@@ -76,11 +80,14 @@ func (d *drills) proposed(_ context.Context, tx store.Tx, from did.DID, data []b
 	now := d.n.clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if j := d.joined; j != nil && now.Before(j.until) && j.id != p.Drill {
+	if j := d.joined; j != nil && now.Before(j.until) {
+		if j.agreed(p, from) {
+			return map[string]any{"agreed": p.Drill}, nil // what is under way goes on
+		}
 		return nil, refuseDrill(codeDrillBusy, "this node is in another drill until it ends, at most until %s", stamp(j.until))
 	}
 	j := &joinedDrill{
-		id: p.Drill, from: from, identity: identity, terms: p.Terms, contract: p.Contract, plan: drill.Plan(p.Terms), until: now.Add(grace + drillMargin), current: from,
+		id: p.Drill, from: from, identity: identity, terms: p.Terms, contract: p.Contract, grace: p.GraceSeconds, plan: drill.Plan(p.Terms), until: now.Add(grace + drillMargin), current: from,
 		started: map[drill.Phase]bool{}, seen: map[drill.Phase][]drill.Check{}, stop: func() {},
 	}
 	d.joined = j
@@ -90,6 +97,11 @@ func (d *drills) proposed(_ context.Context, tx store.Tx, from did.DID, data []b
 		return nil, err
 	}
 	return map[string]any{"agreed": p.Drill}, nil
+}
+
+// agreed says whether a proposal is the one that was agreed to.
+func (j *joinedDrill) agreed(p drill.Proposal, from did.DID) bool {
+	return j.id == p.Drill && j.from == from && j.identity.String() == p.Identity && j.terms == p.Terms && j.contract == p.Contract && j.grace == p.GraceSeconds
 }
 
 // contractWith says who of the two is the buyer in a contract in force with a peer, under whichever DID of its; "" when there is no
@@ -155,6 +167,8 @@ func (d *drills) stepped(_ context.Context, _ store.Tx, from did.DID, data []byt
 func (d *drills) see(j *joinedDrill, from did.DID, s drill.Step) {
 	ctx, cancel := context.WithTimeout(d.n.life, drillPhase)
 	defer cancel()
+	j.seeing.Lock()
+	defer j.seeing.Unlock()
 	if s.Phase == drill.Before && j.terms.Load > 0 && j.terms.Buyer == drill.Counterparty {
 		d.beginLoad(ctx, j)
 	}
@@ -178,7 +192,9 @@ func (d *drills) see(j *joinedDrill, from did.DID, s drill.Step) {
 		j.load = nil
 	}
 	d.mu.Lock()
-	j.seen[s.Phase], j.result = o.Checks, o.Load
+	if j.seen[s.Phase] = o.Checks; o.Load != nil {
+		j.result = o.Load
+	}
 	d.mu.Unlock()
 	// The first attempt is made at once; the others, if there have to be any, are the outbox's.
 	var id string
@@ -200,10 +216,15 @@ func (d *drills) beginLoad(ctx context.Context, j *joinedDrill) {
 		d.n.log.Error("load of a drill", "err", err)
 		return
 	}
-	running, stop := context.WithDeadline(d.n.life, time.Now().Add(j.until.Sub(d.n.clock.Now())))
 	d.mu.Lock()
+	left := j.until.Sub(d.n.clock.Now())
+	running, stop := context.WithTimeout(d.n.life, left)
 	j.stop = stop
 	d.mu.Unlock()
+	if left <= 0 { // it has ended meanwhile
+		stop()
+		return
+	}
 	j.load = drill.NewLoad(j.terms.Load, b.Granted)
 	j.load.Start(running)
 }
@@ -388,7 +409,8 @@ func (d *drills) toSign(ctx context.Context, tx store.Tx, from did.DID, data []b
 	}
 	keys := d.n.notices.Keys()
 	switch {
-	case rep.Subject != from.String() || from != j.current || rep.Counterparty != keys.Document.ID().String() || rep.Identity != j.identity.String() || rep.Terms != j.terms:
+	case rep.Subject != from.String() || from != j.current || rep.Counterparty != keys.Document.ID().String() || rep.Identity != j.identity.String() || rep.Terms != j.terms ||
+		rep.Contract != j.contract || rep.GraceSeconds != j.grace:
 		return nil, refuseDrill(codeDrillRefused, "the report is about other nodes, or another drill, than was agreed")
 	case !j.sawAsReported(rep):
 		return nil, refuseDrill(codeDrillRefused, "the report does not say what this node has seen")
@@ -432,10 +454,12 @@ func (j *joinedDrill) sawAsReported(rep *drill.Report) bool {
 		}
 	}
 	for _, c := range rep.Checks {
-		if c.Side != drill.Counterparty || c.Result == drill.NotChecked || c.Phase == drill.Whole {
+		key := string(c.Phase) + " " + c.Name
+		_, looked := seen[key]
+		if c.Side != drill.Counterparty || c.Phase == drill.Whole || c.Result == drill.NotChecked && !looked {
 			continue
 		}
-		if seen[string(c.Phase)+" "+c.Name] != c {
+		if seen[key] != c {
 			return false
 		}
 	}

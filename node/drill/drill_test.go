@@ -204,6 +204,40 @@ func signed(t testing.TB) *drill.Report {
 	return rep
 }
 
+// Reports are files that are called like their drill: no peer chooses the folder.
+func TestReportNames(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]bool{
+		"drl_1": true, "drl_AZaz09-_": true, "": false, "drl_": false, "1": false, "../treaty": false, "drl_../../x": false, "drl_a/b": false, `drl_a\b`: false, "drl_.": false, "drl_a\n": false,
+		"drl_" + strings.Repeat("a", 61): false,
+	} {
+		if drill.ValidID(id) != want {
+			t.Errorf("%q: %v", id, !want)
+		}
+	}
+	rep := signed(t)
+	rep.ID = "drl_../../x"
+	raw, err := rep.Marshal()
+	fatal(t, err)
+	if _, err := drill.Parse(raw); err == nil {
+		t.Error("parsed")
+	}
+}
+
+// One node that signs for both sides shows nothing.
+func TestReportOfOne(t *testing.T) {
+	t.Parallel()
+	rep := signed(t)
+	s, _ := party(t, "buyer")
+	rep.Counterparty, rep.Documents[1], rep.Proofs = rep.Subject, rep.Documents[0], nil
+	for range 2 {
+		fatal(t, rep.Sign(t.Context(), s, start.Add(time.Hour)))
+	}
+	if err := rep.VerifyProofs(2); err == nil {
+		t.Error("one signer counts for two")
+	}
+}
+
 func TestReport(t *testing.T) {
 	t.Parallel()
 	rep := signed(t)

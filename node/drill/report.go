@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,11 @@ type Report struct {
 // ErrReport wraps every error of a report.
 var ErrReport = errors.New("drill: report")
 
+var idForm = regexp.MustCompile(`^drl_[A-Za-z0-9_-]{1,60}$`)
+
+// ValidID says whether a drill may be called that. Reports are files of this name.
+func ValidID(id string) bool { return idForm.MatchString(id) }
+
 // Parse reads a report strictly and holds it against its own plan.
 func Parse(data []byte) (*Report, error) {
 	var r Report
@@ -112,7 +118,7 @@ func Parse(data []byte) (*Report, error) {
 }
 
 func (r *Report) check() error {
-	if r.Type != ReportType || r.Version != 1 || r.ID == "" || len(r.ID) > 64 || len(r.Timeline) > MaxTimeline || len(r.Documents) != 2 || len(r.Proofs) > 2 {
+	if r.Type != ReportType || r.Version != 1 || !ValidID(r.ID) || len(r.Timeline) > MaxTimeline || len(r.Documents) != 2 || len(r.Proofs) > 2 {
 		return errors.New("it is not in the one form that there is")
 	}
 	if err := r.Terms.Check(); err != nil {
@@ -190,6 +196,11 @@ func (r *Report) Sign(ctx context.Context, s did.Signer, at time.Time) error {
 func (r *Report) VerifyProofs(want int) error {
 	if len(r.Proofs) != want {
 		return fmt.Errorf("%w: %d proofs, want %d", ErrReport, len(r.Proofs), want)
+	}
+	if a, aErr := did.Parse(r.Subject); aErr == nil && want > 1 {
+		if b, err := did.Parse(r.Counterparty); err == nil && (a == b || did.SameSubject(a, b)) {
+			return fmt.Errorf("%w: both signers are the same node", ErrReport)
+		}
 	}
 	body, err := r.Body()
 	if err != nil {
