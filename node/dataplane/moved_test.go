@@ -256,4 +256,16 @@ func TestC9_VendorMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(late, next, contract.NoContract)
+	// What the successor has activated is good, also when the key before it was lost: that is why there is a successor. What was
+	// activated with the lost key is not, whoever the contract names.
+	lose := func(c, next company) {
+		f.update(t, func(tx store.Tx) error {
+			return tx.PutSuccession(store.Succession{Old: c.id(), New: next.id(), Assurance: store.Verified, OldHash: canon.Sum(nil), NewHash: canon.Sum(nil), At: start, CompromisedSince: start})
+		})
+	}
+	lose(f.vendor, next)
+	ask(mixed, next, "")
+	third := w.successor(t, next, 6, next.signer, start.Add(time.Second))
+	lose(next, third)
+	ask(mixed, next, contract.NoContract)
 }

@@ -26,7 +26,7 @@ type facts struct {
 	epoch   uint64
 	calls   int64
 	drawn   store.Drawn
-	// From when somebody else may have had the caller's or the vendor's key, by their own word; zero: never. What the store says
+	// From when somebody else may have had the caller's key, or the one that activated the contract, by their own word; zero: never. What the store says
 	// of a succession takes away, and never gives.
 	callerLost, vendorLost time.Time
 }
@@ -68,8 +68,10 @@ func readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
 	if f.callerLost, err = lost(tx, caller.String()); err != nil {
 		return f, err
 	}
-	if c, parseErr := contract.Parse(f.record.Bytes); parseErr == nil {
-		if f.vendorLost, err = lost(tx, c.Parties.Vendor); err != nil {
+	if a, parseErr := contract.ParseActivation(f.record.Activation); parseErr == nil {
+		// By the vendor, under the DID that it had by then.
+		signer, _, _ := did.SplitKeyID(a.Proof.VerificationMethod) // whatever it is, it has no succession
+		if f.vendorLost, err = lost(tx, signer.String()); err != nil {
 			return f, err
 		}
 	}
