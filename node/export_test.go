@@ -48,6 +48,9 @@ func (n *Node) AskNotice(ctx context.Context, to did.DID, kind string, data any)
 // SpeaksAs says whether the node may sign as that DID in a transaction.
 func (n *Node) SpeaksAs(tx store.Tx, id did.DID) error { return n.speaksAs(tx, id) }
 
+// Entitled says whether the node deals with a DID.
+func (n *Node) Entitled(ctx context.Context, id did.DID) error { return n.entitled(ctx, id) }
+
 // Signed is the client whose requests the node signs.
 func (n *Node) Signed() *http.Client { return n.signed }
 

@@ -143,8 +143,11 @@ func (n *Node) entitled(ctx context.Context, id did.DID) error {
 	if err != nil {
 		return err
 	}
-	if len(line) == 1 && n.trust.Admit(id) != nil {
-		if _, err := n.lines.Stands(ctx, named, id); err != nil {
+	if len(line) == 1 {
+		// Also of one that would be admitted by itself: a rule that denies the DID before it goes on to it.
+		_, err := n.lines.Stands(ctx, named, id)
+		var denied *trust.Refusal
+		if err != nil && (errors.As(err, &denied) || n.trust.Admit(id) != nil) {
 			return err
 		}
 		if line, err = n.lineOnRecord(ctx, id); err != nil {

@@ -86,3 +86,24 @@ func TestFollow_EachSideMovesUnderLoad(t *testing.T) {
 		t.Error("a DID of the same subject was taken for a successor")
 	}
 }
+
+// TestFollow_DeniedThatMoves: who is denied stays denied under its next DID, also where that one would be admitted by itself and
+// nobody has looked at the succession before.
+func TestFollow_DeniedThatMoves(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil) // each allows the other's whole domain
+	vendor, buyer := start(t, vendorDir), start(t, buyerDir)
+	old := must[did.DID](t)(did.Parse(buyer.Status().DID))
+	if err := vendor.Entitled(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vendor.ChangeTrust(t.Context(), httpapi.TrustRequest{Action: httpapi.TrustDeny, Pattern: old.String()}); err != nil {
+		t.Fatal(err)
+	}
+	rotate(t, buyer.Node, httpapi.RotateBinding)
+	next := must[did.DID](t)(did.Parse(buyer.Status().DID))
+	for _, id := range []did.DID{old, next} {
+		if err := vendor.Entitled(t.Context(), id); err == nil {
+			t.Errorf("%s is dealt with", id)
+		}
+	}
+}
