@@ -188,6 +188,20 @@ func TestDeletion(t *testing.T) {
 	give(t, id, "soon", 1, buyer, vendor, c.Now().Add(time.Second))
 	give(t, id, "later", 2, buyer, vendor, c.Now().Add(90*24*time.Hour))
 	give(t, id, "later", 3, buyer, vendor, c.Now().Add(90*24*time.Hour)) // the same rows once more
+	for _, side := range []*company{buyer, vendor} { // and more often than one statement has room for
+		err := side.Store().Update(t.Context(), func(tx store.Tx) error {
+			for i := range contract.MaxDeletedReceipts {
+				r := store.Receipt{ID: contract.ReceiptID([16]byte{4, byte(i >> 8), byte(i)}), ContractID: id, Result: canon.Sum([]byte("later")), Bytes: []byte("{}"), Created: time.Now()}
+				if err := tx.PutReceipt(r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.Advance(2 * time.Second)
 	b := buyer.until(t, id, has("TreatyDeletion", "TreatyAcknowledgement")) // housekeeping comes around
 	d, err := contract.ParseDeletion(b.Statements[0].Document)
@@ -232,6 +246,13 @@ func refusedStatements(t *testing.T, buyer, vendor *company) {
 		[]contract.Deleted{{ResultDigest: canon.Sum(nil), Receipts: []string{contract.ReceiptID([16]byte{9})}}}, time.Now(), buyer.Talking().Binding)
 	if err != nil {
 		t.Fatal(err)
+	}
+	ahead, err := contract.Delete(t.Context(), c, c.Parties.Buyer, contract.DeletedEarly, s.Deleted, time.Now().Add(24*time.Hour), buyer.Talking().Binding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := buyer.notify(t, vendor.Status().DID, "deletion", ahead); a.OK || a.Code != "MALFORMED" {
+		t.Errorf("a deletion of tomorrow: %+v", a)
 	}
 	for kind, want := range map[string]string{"deletion": "UNKNOWN_RESULT", "revocation": "MALFORMED"} {
 		a := buyer.notify(t, vendor.Status().DID, kind, s)

@@ -70,17 +70,14 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 		return nil, fmt.Errorf("waiting for the engine: %w", err)
 	}
 	defer leave()
+	// What was not released need not be kept apart from later queries.
+	c.board()
+	defer func() { err = errors.Join(err, c.land(ctx, out != nil)) }()
 	if err := c.reserve(working); err != nil {
 		return nil, err
 	}
-	// What was not released need not be kept apart from later queries.
-	defer func() {
-		if out == nil {
-			err = errors.Join(err, c.forget(ctx))
-		}
-	}()
 	crashpoint.Hit(crashpoint.CallReserved)
-	if err := c.apart(ctx); err != nil {
+	if err := c.apart(working); err != nil {
 		return nil, err
 	}
 	rows, err := s.run(working, leave, plan.Statement)

@@ -87,6 +87,7 @@ type Service struct {
 
 	strangers *strangers
 	slots     *slots
+	flights   flights
 }
 
 // ErrOptions: the service cannot be built from what was given.

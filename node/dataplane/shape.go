@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
@@ -21,7 +23,69 @@ type shape struct {
 	bytes   []byte
 	digest  canon.Digest
 	earlier []store.Shape
-	fresh   bool // remembered by this call
+	flight  *flight
+	shared  bool // another call of this shape was under way, and had released nothing, when this one began
+}
+
+// flights are the calls under way by shape. What one call of a shape remembered is nothing that another may rely on before it
+// was kept apart and released, and the first must not take it back where another released.
+type flights struct {
+	mu sync.Mutex
+	m  map[flightKey]*flight
+}
+
+type flightKey struct {
+	buyer, dataset string
+	digest         canon.Digest
+}
+
+type flight struct {
+	calls    int
+	fresh    atomic.Bool // one of them remembered the shape, which was not known before
+	released bool        // one of them released an answer
+}
+
+// board joins the calls of the shape that are under way.
+func (c *call) board() {
+	if c.shape == nil {
+		return
+	}
+	fs, key := &c.s.flights, c.flightKey()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.m == nil {
+		fs.m = map[flightKey]*flight{}
+	}
+	f := fs.m[key]
+	if f == nil {
+		f = new(flight)
+		fs.m[key] = f
+	}
+	c.shape.flight, c.shape.shared = f, f.calls > 0 && !f.released
+	f.calls++
+}
+
+// land leaves them, and has the shape forgotten with the last where it was new and none of them released anything.
+func (c *call) land(ctx context.Context, released bool) error {
+	if c.shape == nil {
+		return nil
+	}
+	fs, f := &c.s.flights, c.shape.flight
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.released = f.released || released
+	var err error
+	if f.calls == 1 && f.fresh.Load() && !f.released {
+		err = c.forget(ctx) // before another call of the shape begins
+	}
+	if f.calls--; f.calls == 0 {
+		delete(fs.m, c.flightKey())
+	}
+	return err
+}
+
+func (c *call) flightKey() flightKey {
+	return flightKey{c.v.contract.Parties.Buyer, c.req.Dataset, c.shape.digest}
 }
 
 // newShape returns nil where no shapes are remembered: under contracts before version 3, which say nothing of it, where every
@@ -47,14 +111,21 @@ func (c *call) remember(tx store.Tx) error {
 	if err != nil {
 		return err
 	}
-	c.shape.fresh = true
+	known := false
+	others := make([]store.Shape, 0, len(earlier))
 	for _, e := range earlier {
 		if e.Digest.Equal(c.shape.digest) {
-			c.shape.fresh = false // asked before, and kept apart from all others then
+			known = true
+		} else {
+			others = append(others, e)
 		}
 	}
-	if c.shape.fresh {
-		c.shape.earlier = earlier
+	if !known {
+		c.shape.flight.fresh.Store(true)
+	}
+	// One that was answered before was kept apart from all others then.
+	if !known || c.shape.shared {
+		c.shape.earlier = others
 	}
 	return tx.PutShape(store.Shape{Buyer: buyer, Dataset: set, Digest: c.shape.digest, Bytes: c.shape.bytes}, query.MaxShapes)
 }
@@ -91,6 +162,9 @@ func (c *call) near(ctx context.Context, e store.Shape) (bool, error) {
 		return false, fmt.Errorf("an earlier query: %w", err)
 	}
 	rows, err := c.s.opts.Source.Query(ctx, st)
+	if err != nil && errors.Is(context.Cause(ctx), ErrCancelled) {
+		return false, ErrCancelled
+	}
 	if err != nil {
 		return false, fmt.Errorf("comparing with an earlier query: %w", err)
 	}
@@ -99,9 +173,6 @@ func (c *call) near(ctx context.Context, e store.Shape) (bool, error) {
 
 // forget takes back what remember added, for a call that released nothing. It must not depend on a caller that hangs up.
 func (c *call) forget(ctx context.Context) error {
-	if c.shape == nil || !c.shape.fresh {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 	defer cancel()
 	return c.s.opts.Store.Update(ctx, func(tx store.Tx) error {

@@ -339,6 +339,65 @@ func TestOverlappingQueries(t *testing.T) {
 	}
 }
 
+// TestOverlappingQueries_AtOnce: of two calls of one shape, one neither relies on what the other has only begun, nor is forgotten
+// with it.
+func TestOverlappingQueries_AtOnce(t *testing.T) {
+	f := newFixture(t, func(o *contract.Offer) { o.Version, o.CallBudget = contract.Version3, 1000 })
+	var near atomic.Int64
+	f.src.reply = func(s source.Statement) source.Rows {
+		if strings.Contains(s.SQL, "flags") {
+			return source.Rows{{near.Load()}}
+		}
+		return oneGroup()
+	}
+	ask := func(region string) error {
+		_, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input(func(in *datatools.QueryInput) {
+			if region != "" {
+				in.Filters = []contract.Condition{{Column: "region", Op: "!=", Value: contract.TextValue(region)}}
+			}
+		}))
+		return err
+	}
+	var within func() error // runs once, inside the next query of the engine
+	var once atomic.Pointer[func() error]
+	f.src.while = func(context.Context) error {
+		if fn := once.Swap(nil); fn != nil {
+			return (*fn)()
+		}
+		return nil
+	}
+	if err := ask(""); err != nil {
+		t.Fatal(err)
+	}
+	near.Store(1)
+	var second error
+	within = func() error { second = ask("North"); return nil }
+	once.Store(&within)
+	refused(t, ask("North"), contract.GroupTooSmall)
+	refused(t, second, contract.GroupTooSmall)
+	near.Store(0)
+	within = func() error { // while the first is compared
+		within = func() error { second = ask("South"); return source.ErrEngine } // while the first is answered
+		once.Store(&within)
+		return nil
+	}
+	once.Store(&within)
+	if err := ask("South"); err == nil || second != nil {
+		t.Fatalf("%v, %v", err, second)
+	}
+	near.Store(1)
+	refused(t, ask("East"), contract.GroupTooSmall)
+	if err := f.db.View(t.Context(), func(tx store.Tx) error {
+		all, err := tx.ListShapes(f.buyer.id(), "orders")
+		if len(all) != 2 {
+			t.Errorf("%d shapes are remembered, want that of each answer", len(all))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestDescribeTerms(t *testing.T) {
 	f := rowsFixture(t)
 	info, err := f.svc.Describe(t.Context(), f.buyer.caller(), f.contract.ID)

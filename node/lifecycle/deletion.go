@@ -79,9 +79,10 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, due []store.Answer, r
 		if err != nil {
 			return 0, err
 		}
-		if len(list) > left {
+		if len(list) > left && n > 0 {
 			break // the next statement's
 		}
+		list = list[max(0, len(list)-left):] // of one result more often received than a statement has room: the last
 		if err := tx.DeleteAnswer(id, a.Digest); err != nil {
 			return 0, err
 		}
@@ -141,6 +142,10 @@ func deletionEvent(d *contract.Deletion, digest canon.Digest) ledger.Deletion {
 	return ledger.Deletion{Statement: digest, By: d.By, Reason: d.Reason, Results: len(d.Deleted), Receipts: n, DeletedAt: d.DeletedAt}
 }
 
+// maxAhead is how far the buyer's clock may be ahead. A statement counts for what was given until then, and a later one could
+// be made beforehand.
+const maxAhead = 5 * time.Minute
+
 // Deletion takes the buyer's deletion statement, which a notice brought, and acknowledges it. It is kept only when every
 // result in it was given under the receipts it names.
 func (s *Service) Deletion(ctx context.Context, tx store.Tx, from did.DID, data []byte) (*contract.Acknowledgement, error) {
@@ -158,6 +163,9 @@ func (s *Service) Deletion(ctx context.Context, tx store.Tx, from did.DID, data 
 	signed, err := s.verified(ctx, h, d.By, from, d)
 	if err != nil {
 		return nil, err
+	}
+	if at, err := contract.ParseTime(d.DeletedAt); err != nil || at.After(s.cfg.Now().Add(maxAhead)) {
+		return nil, refuse(CodeMalformed, "data cannot have been deleted in the future, at %s", contract.Echo(d.DeletedAt))
 	}
 	for _, gone := range d.Deleted {
 		for _, id := range gone.Receipts {

@@ -29,7 +29,7 @@ func (p *Plan) Answer(rows source.Rows) (*Answer, error) {
 	}
 	var draw *sampler
 	if p.noise != nil {
-		draw = newSampler(p.noise.Seed)
+		draw = newSampler(p.noise.over(rows))
 		a.Noise = &datatools.NoiseInfo{Epsilon: p.noise.Terms.EpsilonPerQuery}
 	}
 	width := 2 // how many rows were used, and how many there are in all

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"time"
 
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
@@ -23,8 +24,9 @@ import (
 //
 // The unit of protection is one row. The groups that are shown, and that others are withheld for being too small, are exact.
 //
-// The same secret, contract and query give the same noise: asking again averages nothing out, and whoever has the secret can
-// compute the answer again.
+// The same secret, contract, query and rows give the same noise: asking again averages nothing out, and whoever has the secret
+// can compute the answer again. Over rows that changed in between it is other noise: under the same, the difference of two
+// answers would be exact.
 type Noise struct {
 	Terms *contract.Noise
 	Seed  [32]byte // see NoiseSeed
@@ -35,6 +37,22 @@ func NoiseSeed(secret []byte, contractID string, query canon.Digest) [32]byte {
 	m := hmac.New(sha256.New, secret)
 	m.Write([]byte("treaty noise v1\x00" + contractID + "\x00"))
 	m.Write(query[:])
+	return [32]byte(m.Sum(nil))
+}
+
+// over is the seed of an answer over exactly these rows.
+func (n *Noise) over(rows source.Rows) [32]byte {
+	m := hmac.New(sha256.New, n.Seed[:])
+	for _, r := range rows {
+		fmt.Fprintf(m, "row %d\x00", len(r))
+		for _, cell := range r {
+			text := fmt.Sprint(cell)
+			if at, ok := cell.(time.Time); ok {
+				text = at.UTC().Format(time.RFC3339Nano)
+			}
+			fmt.Fprintf(m, "%T %d\x00%s", cell, len(text), text)
+		}
+	}
 	return [32]byte(m.Sum(nil))
 }
 
