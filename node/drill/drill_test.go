@@ -95,6 +95,8 @@ type sides struct {
 	refuses bool
 	rotated bool
 	over    bool
+	adds    []drill.Check // to the observations of every phase
+	load    *drill.LoadResult
 	calls   atomic.Int64
 }
 
@@ -126,6 +128,7 @@ func (s *sides) Observe(_ context.Context, step drill.Step) (*drill.Observations
 		}
 		o.Checks = append(o.Checks, c)
 	}
+	o.Checks, o.Load = append(o.Checks, s.adds...), s.load
 	return o, nil
 }
 
@@ -187,6 +190,25 @@ func TestRunBroken(t *testing.T) {
 	}
 }
 
+// A counterparty speaks for itself, and about the phase that it was asked about.
+func TestRunForeignObservations(t *testing.T) {
+	t.Parallel()
+	forged := drill.Check{Phase: "no-such-phase", Name: "x", Side: drill.Counterparty, Result: drill.Held}
+	s := &sides{adds: []drill.Check{forged}, load: &drill.LoadResult{Lost: 1000}}
+	for _, p := range []drill.Phase{drill.Before, drill.Grace, drill.After} {
+		for _, pr := range drill.Of(drill.Plan(drill.Terms{Kind: drill.Signing, Mode: drill.Rehearsal, Buyer: drill.Subject, Load: 50}), p, drill.Subject) {
+			for _, side := range []drill.Side{drill.Subject, drill.Counterparty} {
+				s.adds = append(s.adds, drill.Check{Phase: p, Name: pr.Name, Side: side, Result: drill.Broken, Observed: "forged"})
+			}
+		}
+	}
+	rep, err := run(t, s)
+	fatal(t, err)
+	if !rep.Passed() || rep.Load.Lost != 0 {
+		t.Errorf("%s", rep.Markdown())
+	}
+}
+
 func signed(t testing.TB) *drill.Report {
 	rep, err := run(t, &sides{})
 	fatal(t, err)
@@ -221,6 +243,25 @@ func TestReportNames(t *testing.T) {
 	fatal(t, err)
 	if _, err := drill.Parse(raw); err == nil {
 		t.Error("parsed")
+	}
+}
+
+// What both have signed is read only as what the plan and the numbers say.
+func TestReportFollowsItsPlan(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*drill.Report){
+		"left out": func(r *drill.Report) { r.Checks[0].Result, r.Held, r.NotChecked = drill.NotChecked, r.Held-1, 1 },
+		"lost":     func(r *drill.Report) { r.Load.Lost = 1 },
+		"nothing":  func(r *drill.Report) { r.Load.Requests = 0 },
+		"no load":  func(r *drill.Report) { r.Load = nil },
+	} {
+		rep := signed(t)
+		change(rep)
+		raw, err := rep.Marshal()
+		fatal(t, err)
+		if _, err := drill.Parse(raw); err == nil {
+			t.Errorf("%s: parsed", name)
+		}
 	}
 }
 

@@ -136,6 +136,12 @@ func (r *Report) check() error {
 		if c.Result != Held && c.Result != Broken && c.Result != NotChecked || len(c.Observed) > MaxText {
 			return fmt.Errorf("check %d has no result", i)
 		}
+		if (c.Result == NotChecked) != (plan[i].NotHere != "") {
+			return fmt.Errorf("check %d is left out, or should have been", i)
+		}
+		if l := r.Load; c.Name == NothingLost && c.Result == Held && (l == nil || l.Requests == 0 || l.Lost > 0) {
+			return fmt.Errorf("check %d does not follow from the load", i)
+		}
 		count[c.Result]++
 	}
 	if count[Held] != r.Held || count[Broken] != r.Broken || count[NotChecked] != r.NotChecked {

@@ -122,10 +122,13 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 			return fmt.Errorf("%s: the counterparty's observations: %w", p, err)
 		}
 		for _, c := range o.Checks {
-			seen[c.Phase][c.Name] = c
+			if c.Phase != p || c.Side != Counterparty {
+				continue // it speaks for itself, and about this phase
+			}
+			seen[p][c.Name] = c
 			r.tell(ctx, c)
 		}
-		if o.Load != nil {
+		if o.Load != nil && t.Load > 0 && t.Buyer == Counterparty {
 			rep.Load = o.Load
 		}
 		for _, pr := range Of(plan, p, Subject) {
