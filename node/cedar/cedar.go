@@ -169,7 +169,8 @@ func (p *Policy) Decide(who Company, use string, col Column, t Terms) Ruling {
 	parents := []types.EntityUID{uid(typeDomain, who.Domain)}
 	for _, id := range who.Lineage {
 		if id != who.DID {
-			parents = append(parents, uid(typeCompany, id))
+			// With its domain: who is forbidden by domain does not get out of it by moving to another.
+			parents = append(parents, uid(typeCompany, id), uid(typeDomain, Domain(id)))
 		}
 	}
 	within := []types.EntityUID{uid(typeDataset, col.Dataset)}

@@ -55,6 +55,7 @@ func TestDecide(t *testing.T) {
 	p := parse(t, policies)
 	buyer := cedar.Company{DID: "did:wba:buyer.example:e1_B", Domain: "buyer.example"}
 	moved := cedar.Company{DID: "did:wba:new.example:e1_C", Domain: "new.example", Lineage: []string{"did:wba:old.example:e1_A", "did:wba:new.example:e1_C"}}
+	fled := cedar.Company{DID: "did:wba:new.example:e1_C", Domain: "new.example", Lineage: []string{"did:wba:rival.example:e1_R", "did:wba:new.example:e1_C"}}
 	column := func(name string) cedar.Column {
 		return cedar.Column{Dataset: "orders", Name: name, Class: sets["orders"].Columns[name].Class}
 	}
@@ -66,6 +67,7 @@ func TestDecide(t *testing.T) {
 		rule        string
 	}{
 		{buyer, cedar.Group, "region", cedar.Terms{}, true, "default"},
+		{fled, cedar.Group, "region", cedar.Terms{}, false, "rival"},
 		{buyer, "count", "customer_email", cedar.Terms{}, false, "no-people"},
 		{buyer, cedar.Read, "customer_email", cedar.Terms{}, false, "no-people"},
 		{buyer, "avg", "order_value", cedar.Terms{}, true, "default"},
