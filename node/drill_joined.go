@@ -145,6 +145,9 @@ func (d *drills) stepped(_ context.Context, _ store.Tx, from did.DID, data []byt
 	if err != nil {
 		return nil, err
 	}
+	if id, err := did.Parse(s.Identity); err != nil || id != j.identity && !did.SameSubject(id, j.identity) {
+		return nil, refuseDrill(codeDrillRefused, "the identity of a step is the one that was agreed, or claims to follow it") // nobody else is called
+	}
 	switch s.Phase {
 	case drill.Before, drill.Grace, drill.After:
 	case drill.Whole:

@@ -3,10 +3,16 @@
 package node
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/drill"
+	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/notice"
 )
 
 // What a counterparty signs says everything that it has seen: a subject does not turn a broken promise into one that nobody looked
@@ -48,5 +54,34 @@ func TestDrill_AgreedOnce(t *testing.T) {
 	}
 	if j.agreed(p, did.DID{}) {
 		t.Error("somebody else")
+	}
+}
+
+type noFloor struct{}
+
+func (noFloor) Load(context.Context) (time.Time, error)                 { return time.Time{}, nil }
+func (noFloor) Raise(_ context.Context, t time.Time) (time.Time, error) { return t, nil }
+
+// A step makes this node call the subject, and nobody else.
+func TestDrill_StepsAboutOthers(t *testing.T) {
+	id, err := did.Parse("did:wba:vendorcorp.test:agents:steward:e1_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := clock.NewSecure(t.Context(), clock.System{}, noFloor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &drills{n: &Node{clock: secure}}
+	d.joined = &joinedDrill{id: "drl_1", from: id, identity: id, until: time.Now().Add(time.Hour), started: map[drill.Phase]bool{}}
+	for _, other := range []string{"", "did:wba:victim.test:agents:steward:e1_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "did:web:victim.test"} {
+		data, err := json.Marshal(drill.Step{Drill: "drl_1", Phase: drill.Before, Identity: other})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var no *notice.Refused
+		if _, err := d.stepped(t.Context(), nil, id, data); !errors.As(err, &no) || len(d.joined.started) != 0 {
+			t.Errorf("%q: %v", other, err)
+		}
 	}
 }
