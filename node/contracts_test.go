@@ -188,20 +188,6 @@ func TestDeletion(t *testing.T) {
 	give(t, id, "soon", 1, buyer, vendor, c.Now().Add(time.Second))
 	give(t, id, "later", 2, buyer, vendor, c.Now().Add(90*24*time.Hour))
 	give(t, id, "later", 3, buyer, vendor, c.Now().Add(90*24*time.Hour)) // the same rows once more
-	for _, side := range []*company{buyer, vendor} {                     // and more often than one statement has room for
-		err := side.Store().Update(t.Context(), func(tx store.Tx) error {
-			for i := range contract.MaxDeletedReceipts {
-				r := store.Receipt{ID: contract.ReceiptID([16]byte{4, byte(i >> 8), byte(i)}), ContractID: id, Result: canon.Sum([]byte("later")), Bytes: []byte("{}"), Created: time.Now()}
-				if err := tx.PutReceipt(r); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	c.Advance(2 * time.Second)
 	b := buyer.until(t, id, has("TreatyDeletion", "TreatyAcknowledgement")) // housekeeping comes around
 	d, err := contract.ParseDeletion(b.Statements[0].Document)

@@ -79,10 +79,9 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, due []store.Answer, r
 		if err != nil {
 			return 0, err
 		}
-		if len(list) > left && n > 0 {
+		if len(list) > left {
 			break // the next statement's
 		}
-		list = list[max(0, len(list)-left):] // of one result more often received than a statement has room: the last
 		if err := tx.DeleteAnswer(id, a.Digest); err != nil {
 			return 0, err
 		}
