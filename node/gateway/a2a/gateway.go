@@ -199,11 +199,24 @@ func (g *gateway) CancelTask(ctx context.Context, req *sdk.CancelTaskRequest) (*
 	if err != nil {
 		return nil, g.toPeer(ctx, err)
 	}
-	if task.Status.State.Terminal() {
-		return nil, g.toPeer(ctx, sdk.ErrTaskNotCancelable)
+	// While an execution that has just paused is cleaned up, the library takes the task for one that cannot be canceled.
+	for try := 0; ; try++ {
+		if task.Status.State.Terminal() {
+			return nil, g.toPeer(ctx, sdk.ErrTaskNotCancelable)
+		}
+		canceled, err := g.plain.CancelTask(ctx, req)
+		if !errors.Is(err, sdk.ErrTaskNotCancelable) || try == cancelTries {
+			return canceled, g.toPeer(ctx, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, g.toPeer(ctx, err)
+		case <-time.After(cancelEvery):
+		}
+		if task, err = g.find(ctx, req.ID); err != nil {
+			return nil, g.toPeer(ctx, err)
+		}
 	}
-	task, err = g.plain.CancelTask(ctx, req)
-	return task, g.toPeer(ctx, err)
 }
 
 // GetExtendedAgentCard implements a2asrv.RequestHandler.

@@ -45,6 +45,9 @@ func (scenarioAgent) Execute(ctx context.Context, exec *a2asrv.ExecutorContext) 
 		case is("tck-input-required"):
 			status(sdk.TaskStateInputRequired, nil)
 			return
+		case is("auth-required"):
+			status(sdk.TaskStateAuthRequired, sdk.NewMessageForTask(sdk.MessageRoleAgent, exec, sdk.NewTextPart("sign in at the bank first")))
+			return
 		case is("tck-reject-task"):
 			status(sdk.TaskStateRejected, sdk.NewMessageForTask(sdk.MessageRoleAgent, exec, sdk.NewTextPart("rejected")))
 			return

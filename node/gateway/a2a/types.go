@@ -112,6 +112,8 @@ const (
 	DefaultTimeout = 60 * time.Second
 	DefaultPoll    = time.Second
 
+	cancelTries   = 10
+	cancelEvery   = 20 * time.Millisecond
 	inactivity    = time.Minute // an execution without an event ends after
 	maxListed     = 1000        // tasks of each kind that a listing looks at
 	maxAnonymous  = 1024        // answers to anonymous callers that are kept
