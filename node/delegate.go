@@ -52,7 +52,7 @@ func (n *Node) Ask(ctx context.Context, req httpapi.AskRequest) ([]delegation.An
 		return nil, &httpapi.Error{Kind: httpapi.KindUsage, Message: "nobody to ask", Hint: "name agents with --peer, or list them under delegation.agents in " + ConfigFile}
 	}
 	q := delegation.Question{Text: req.Text, Skill: req.Skill, Depth: req.Depth, Via: []string{}, OnFailure: req.OnFailure}
-	answers, err := n.handOn(ctx, "", q, agents)
+	answers, err := n.handOn(ctx, "", q, agents, n.askAgent)
 	switch {
 	case errors.Is(err, delegation.ErrInvalid):
 		return nil, &httpapi.Error{Kind: httpapi.KindUsage, Message: err.Error()}
@@ -75,12 +75,12 @@ func (n *Node) delegate() func(context.Context, did.DID, delegation.Question) ([
 		default:
 			return nil, errors.Join(delegation.ErrFailed, errBusy)
 		}
-		return n.handOn(ctx, caller.String(), q, n.cfg.Delegation.Agents)
+		return n.handOn(ctx, caller.String(), q, n.cfg.Delegation.Agents, n.askForOthers)
 	}
 }
 
 // handOn asks agents and records whom it asked for whom, and what became of it. What they said is the asker's, and not in the log.
-func (n *Node) handOn(ctx context.Context, from string, q delegation.Question, agents []string) ([]delegation.Answer, error) {
+func (n *Node) handOn(ctx context.Context, from string, q delegation.Question, agents []string, ask delegation.Ask) ([]delegation.Answer, error) {
 	timeout := n.cfg.Delegation.Timeout
 	if timeout == 0 {
 		timeout = defaultDelegation
@@ -91,7 +91,7 @@ func (n *Node) handOn(ctx context.Context, from string, q delegation.Question, a
 	if err != nil {
 		return nil, err
 	}
-	answers, err := delegation.Run(limited, n.self().String(), q, ids, n.askAgent)
+	answers, err := delegation.Run(limited, n.self().String(), q, ids, ask)
 	if answers == nil {
 		return nil, err
 	}
@@ -144,6 +144,22 @@ func (n *Node) askAgent(ctx context.Context, agent string, q delegation.Question
 		return delegation.Answer{}, err
 	}
 	return client.Ask(ctx, q)
+}
+
+// askForOthers tells a caller what became of its question, and not how this node reaches its agents.
+func (n *Node) askForOthers(ctx context.Context, agent string, q delegation.Question) (delegation.Answer, error) {
+	answer, err := n.askAgent(ctx, agent, q)
+	var own *httpapi.Error
+	var transport *a2a.TransportError
+	switch {
+	case errors.As(err, &own):
+		n.log.Info("a question was not handed on", "agent", agent, "err", err)
+		return answer, errors.New("the agent could not be asked (" + string(own.Kind) + ")")
+	case errors.As(err, &transport):
+		n.log.Info("a question was not handed on", "agent", agent, "err", err)
+		return answer, errors.New("the agent could not be reached")
+	}
+	return answer, err
 }
 
 // offers says whether the agent's card lists a skill by its id or one of its tags.

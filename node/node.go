@@ -260,7 +260,7 @@ func (n *Node) publicHandler(ctx context.Context) (_ http.Handler, err error) {
 	n.agent, err = a2a.New(a2a.Config{
 		Negotiator: negotiator{n.nego, n.drills.addressed, n.db, func() []string { return n.id().names() }}, Tasks: a2a.StoreTasks(n.db), Now: n.clock.Now, Logger: n.log,
 		Describe: func(context.Context) (a2a.Answer, error) { return n.id().described.answer, nil },
-		Push:     &a2a.Push{Store: n.db, Client: n.signed, CheckURL: func(u *url.URL) error { return fetch.CheckURL(u) }},
+		Push:     &a2a.Push{Store: n.db, Client: n.client, CheckURL: func(u *url.URL) error { return fetch.CheckURL(u) }},
 		Extended: n.extendedCard, Delegate: n.delegate(), Legacy: n.cfg.Compat.A2AV03,
 	})
 	if err != nil {

@@ -42,6 +42,8 @@ var rows = []row{
 	{"evaluate a 40-column contract", "./node/contract", "BenchmarkEvaluate", "", 0},
 	{"durable write of the store", "./node/store/sqlite", "BenchmarkUpdate", "BenchmarkFsync", 0},
 	{"signed A2A call beside bare a2a-go", "./node/gateway/a2a", "BenchmarkA2ASigned", "BenchmarkA2ABareTask", 0},
+	{"signed and sealed A2A message, beside bare + 1.25 × cryptography", "./node/gateway/a2a", "BenchmarkA2ASealed/x25519", "", 1},
+	{"the same with X-Wing", "./node/gateway/a2a", "BenchmarkA2ASealed/xwing", "", 1},
 	{"guard of a call: verify, decide, reserve, receipt", "./node/dataplane", "BenchmarkGuard", "", 1.5},
 	{"64 callers at once, per call", "./node/dataplane", "BenchmarkCallers", "", 0},
 	{"10 million rows of Parquet beside bare DuckDB", "./cmd/treaty-dataplane/internal/duck", "BenchmarkParquet", "", 1.1},

@@ -32,7 +32,7 @@ import (
 // one that does not answer is given up after about an hour.
 type Push struct {
 	Store    store.Store
-	Client   *http.Client           // guarded; its requests should be signed, so that the receiver can tell who calls
+	Client   *http.Client           // guarded, and not signing: a caller chooses the path, and what it posts must not act in our name
 	CheckURL func(u *url.URL) error // what the client would refuse in any case, so that the caller learns it at once
 }
 
