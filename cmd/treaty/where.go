@@ -208,7 +208,7 @@ func (p *whereParser) condition() (contract.Condition, error) {
 func (p *whereParser) value() (contract.Value, error) {
 	t := p.peek()
 	if p.at >= len(p.tokens) || t.quote == 0 && strings.ContainsAny(t.text, "()=!<>,") || t.quote == '"' {
-		return contract.Value{}, usage("--where: want a value, have %q", t.text)
+		return contract.Value{}, usage("--where: want a value, have %q; text stands in single quotes, names of columns in double ones", t.text)
 	}
 	p.at++
 	if t.is("true") || t.is("false") {
