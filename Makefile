@@ -52,9 +52,12 @@ test: tools-c lint unit crash conformance test-mcp test-interop ## everything, r
 # The race detector watches our code, and not every memory access of the C program that SQLite is in Go: sevenfold in the store's tests.
 RACE := -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc=-race=false'
 
+# The longest first, so that the end does not wait for one of them alone. lint has vetted everything.
+LONG := ./node ./node/negotiation ./cmd/treaty
+
 unit: tools-softhsm tools-postgres
 	$(GO) test -timeout 5m $(TEST_ARGS) ./metaproto # walks every state of a machine without a goroutine: nothing to race, and twenty times slower watched
-	$(GO) test -p 3 $(RACE) -timeout 20m $(TEST_ARGS) $$($(GO) list ./... | grep -v '/metaproto$$')
+	$(GO) test -p 3 -vet=off $(RACE) -timeout 20m $(TEST_ARGS) $(LONG) $$($(GO) list ./... | grep -vE '/treaty/(metaproto|node|node/negotiation|cmd/treaty)$$')
 
 crash: ## SIGKILL each process at every commit point and check that both companies agree
 	$(GO) test -tags treaty_crash -timeout 15m -parallel 4 -count=1 -run 'TestCrash|TestDemoDrill' -v ./cmd/treaty ./node
