@@ -219,9 +219,10 @@ func (s *Service) attempt(ctx context.Context, n store.Notice) error {
 	var r *envelope.Refusal
 	if errors.As(err, &r) {
 		switch r.Code { //nolint:exhaustive // all others: again, the same bytes
-		case envelope.CodeMalformed, envelope.CodeTooLarge, envelope.CodeWrongSender, envelope.CodeNotTrusted, envelope.CodeUnexpectedType, envelope.CodeVersionMismatch:
+		case envelope.CodeMalformed, envelope.CodeTooLarge, envelope.CodeNotTrusted, envelope.CodeUnexpectedType, envelope.CodeVersionMismatch:
 			return s.fail(ctx, n, string(r.Code), r.Reason)
-		case envelope.CodeExpired, envelope.CodeReplayed, envelope.CodeSuiteMismatch, envelope.CodeCannotOpen, envelope.CodeKeyRetired, envelope.CodeWrongRecipient, envelope.CodeOutOfOrder:
+		case envelope.CodeWrongSender, // this node moved between the envelope and the request that carried it
+			envelope.CodeExpired, envelope.CodeReplayed, envelope.CodeSuiteMismatch, envelope.CodeCannotOpen, envelope.CodeKeyRetired, envelope.CodeWrongRecipient, envelope.CodeOutOfOrder:
 			// The peer never took this envelope, and will not. A new one is sealed to what its document says by then.
 			n.Envelope, n.ContextID = nil, ""
 		}
