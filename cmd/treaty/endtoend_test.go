@@ -334,10 +334,7 @@ func dataPlaneDies(w *world, id string) {
 	if r.code != 5 || r.took > mcp.Timeout {
 		w.t.Errorf("want exit code 5 within %v: %v", mcp.Timeout, r)
 	}
-	list, _ := w.events(buyer, head)
-	if last := list[len(list)-1]; last.Type != ledger.QueryFailed {
-		w.t.Errorf("logged as %s", last.Type)
-	}
+	w.await(buyer, head, ledger.QueryFailed)
 	// While nobody is there, the same, at once.
 	w.must(5, buyer, question(id)...)
 	w.start(plane)
