@@ -343,7 +343,7 @@ func events(a Admin, w http.ResponseWriter, r *http.Request) {
 		}
 		after = n
 	}
-	follow := r.URL.Query().Get("follow") == "1"
+	follow, begun := r.URL.Query().Get("follow") == "1", false
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -352,12 +352,14 @@ func events(a Admin, w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		list, err := a.Events(r.Context(), after, store.MaxList)
-		if err != nil {
-			if after == 0 {
-				WriteError(w, err)
-			}
+		switch {
+		case err != nil && !begun:
+			WriteError(w, err)
 			return
+		case err != nil: // the reader must not take what it has for the whole log
+			panic(http.ErrAbortHandler)
 		}
+		begun = true
 		for _, e := range list {
 			if enc.Encode(e) != nil {
 				return

@@ -31,6 +31,7 @@ type fakeAdmin struct {
 	err    error
 	events []ledger.Event
 	ended  string
+	failAt int // the sequence number from which on err counts for events
 }
 
 func (f *fakeAdmin) Calls(context.Context) (store.CallsUnderWay, error) {
@@ -53,7 +54,10 @@ func (f *fakeAdmin) Negotiation(context.Context, string) (Negotiation, error) {
 	return Negotiation{ContextID: "c"}, f.err
 }
 func (f *fakeAdmin) Events(_ context.Context, after uint64, _ int) ([]ledger.Event, error) {
-	return f.events[min(int(after), len(f.events)):], f.err
+	if int(after) >= f.failAt && f.err != nil {
+		return nil, f.err
+	}
+	return f.events[min(int(after), len(f.events)):], nil
 }
 
 // templates lists "METHOD path" of every route, "* path" where any method is taken.
@@ -300,5 +304,17 @@ func TestClient(t *testing.T) {
 	var e *Error
 	if err := c.Get(t.Context(), "/negotiations/x", &Negotiation{}); !errors.As(err, &e) || *e != *f.err.(*Error) {
 		t.Errorf("got %v", err)
+	}
+	// A log that cannot be read is an error, wherever the reader stands, and never a log that ends there.
+	for after := range uint64(3) {
+		if err := c.Events(ctx, after, false, func(ledger.Event) error { return nil }); !errors.As(err, &e) || *e != *f.err.(*Error) {
+			t.Errorf("events after %d: %v", after, err)
+		}
+	}
+	f.failAt = 2
+	seen = nil
+	err = c.Events(ctx, 0, true, func(e ledger.Event) error { seen = append(seen, e.Seq); return nil })
+	if !errors.As(err, &e) || e.Kind != KindUnreachable || !slices.Equal(seen, []uint64{1, 2}) {
+		t.Errorf("a log that breaks off: %v after %v", err, seen)
 	}
 }
