@@ -96,7 +96,11 @@ func Marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Canonicalize(data, Limits{MaxBytes: math.MaxInt})
+	lim := Limits{MaxBytes: math.MaxInt}
+	if isCanonical(data, lim.withDefaults()) {
+		return data, nil
+	}
+	return Canonicalize(data, lim)
 }
 
 // Unmarshal decodes a closed object: data must pass [Check], and every member of every object that is decoded

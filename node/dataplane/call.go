@@ -166,11 +166,13 @@ func (c *call) reserve(ctx context.Context) error {
 		if _, err := tx.Reserve(id, budget); err != nil {
 			return err
 		}
-		var err error
-		if was, err = tx.GetDrawn(id); err != nil {
-			return err
-		}
 		if err := tx.Draw(id, draw); err != nil {
+			if errors.Is(err, store.ErrRows) {
+				var readErr error
+				if was, readErr = tx.GetDrawn(id); readErr != nil {
+					return readErr
+				}
+			}
 			return err
 		}
 		return c.remember(tx)
@@ -232,7 +234,7 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 		return nil, err
 	}
 	event := ledger.Entry{
-		Type: ledger.CallAnswered, Context: c.facts.record.ContextID, Contract: c.req.ContractID, Peer: c.req.Caller,
+		Type: ledger.CallAnswered, Context: c.facts.Contract.ContextID, Contract: c.req.ContractID, Peer: c.req.Caller,
 		Data: ledger.Call{QueryDigest: c.digest, ResultDigest: rcp.ResultDigest, Rows: rcp.Rows, UsedRows: rcp.UsedRows, TotalRows: rcp.TotalRows, Caller: c.req.Caller},
 	}
 	// The crash argument: before this commit the caller has nothing and the call is only counted; after it the receipt is on
@@ -300,7 +302,7 @@ func (c *call) refuse(ctx context.Context, d contract.Decision) error {
 			return err
 		}
 		_, err := tx.Append(ledger.Entry{
-			Type: ledger.CallRefused, Context: c.facts.record.ContextID, Contract: rcp.ContractID, Peer: c.req.Caller,
+			Type: ledger.CallRefused, Context: c.facts.Contract.ContextID, Contract: rcp.ContractID, Peer: c.req.Caller,
 			Data: ledger.CallRefusal{Code: string(d.Code), Text: logged, Caller: c.req.Caller},
 		})
 		return err

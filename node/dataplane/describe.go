@@ -38,7 +38,7 @@ func (s *Service) Describe(ctx context.Context, caller httpsig.Caller, id string
 	info := &datatools.ContractInfo{
 		ContractID: c.ID, Digest: v.digest, State: s.state(f, v), Dataset: c.Dataset, Columns: s.columns(c.Dataset, s.grant(c).Columns),
 		Operations: c.Operations, RowFilter: c.RowFilter, Purpose: c.Purpose, RetentionDays: c.RetentionDays,
-		MinGroupSize: s.opts.Ceiling.minGroup(c.MinGroupSize), CallBudget: s.opts.Ceiling.budget(c.CallBudget), CallsUsed: f.calls,
+		MinGroupSize: s.opts.Ceiling.minGroup(c.MinGroupSize), CallBudget: s.opts.Ceiling.budget(c.CallBudget), CallsUsed: f.Calls,
 		ValidFrom: c.ValidFrom, ValidUntil: c.ValidUntil,
 	}
 	s.describeTerms(info, f, c)
@@ -60,11 +60,11 @@ func (s *Service) describeTerms(info *datatools.ContractInfo, f facts, c *contra
 		}
 	}
 	if !c.Rows.IsZero() {
-		info.RowBudget, info.RowsUsed = s.opts.Ceiling.rows(c.Rows.RowBudget), f.drawn.Rows
+		info.RowBudget, info.RowsUsed = s.opts.Ceiling.rows(c.Rows.RowBudget), f.Drawn.Rows
 	}
 	info.RetentionStatement, info.Noise = c.RetentionStatement, c.Noise
 	if c.Noise != nil {
-		info.EpsilonUsed = dataset.Decimal{Unscaled: big.NewInt(f.drawn.Epsilon), Scale: 6}.String()
+		info.EpsilonUsed = dataset.Decimal{Unscaled: big.NewInt(f.Drawn.Epsilon), Scale: 6}.String()
 	}
 	if !c.Amends.IsZero() {
 		info.Amends = &c.Amends
@@ -75,7 +75,7 @@ func (s *Service) describeTerms(info *datatools.ContractInfo, f facts, c *contra
 func (s *Service) state(f facts, v *verdict) string {
 	until, err := contract.ParseTime(v.contract.ValidUntil)
 	switch {
-	case f.revoked:
+	case f.Revoked:
 		return string(contract.Revoked)
 	case v.state == contract.InForce && (err != nil || !s.opts.Now().Before(until)):
 		return "expired"

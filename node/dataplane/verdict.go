@@ -20,12 +20,9 @@ import (
 
 // facts are what the store says about a contract, read in one transaction.
 type facts struct {
-	record  store.ContractRecord
-	found   bool
-	revoked bool
-	epoch   uint64
-	calls   int64
-	drawn   store.Drawn
+	store.Standing
+
+	found bool
 	// From when somebody else may have had the caller's key, or the one that activated the contract, by their own word; zero: never. What the store says
 	// of a succession takes away, and never gives.
 	callerLost, vendorLost time.Time
@@ -33,11 +30,7 @@ type facts struct {
 
 // reader is the part of the store that a decision reads.
 type reader interface {
-	GetContract(id string) (store.ContractRecord, error)
-	Revoked(id string) (bool, error)
-	RevocationEpoch() (uint64, error)
-	GetUsage(id string) (int64, error)
-	GetDrawn(id string) (store.Drawn, error)
+	GetStanding(id string) (store.Standing, error)
 	GetSuccession(old string) (store.Succession, error)
 }
 
@@ -51,7 +44,7 @@ func lost(tx reader, id string) (time.Time, error) {
 }
 
 func readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
-	f.record, err = tx.GetContract(id)
+	f.Standing, err = tx.GetStanding(id)
 	if errors.Is(err, store.ErrNotFound) {
 		return f, nil
 	}
@@ -59,26 +52,17 @@ func readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
 		return f, err
 	}
 	f.found = true
-	if f.revoked, err = tx.Revoked(id); err != nil {
-		return f, err
-	}
-	if f.epoch, err = tx.RevocationEpoch(); err != nil {
-		return f, err
+	if !f.Compromises {
+		return f, nil
 	}
 	if f.callerLost, err = lost(tx, caller.String()); err != nil {
 		return f, err
 	}
-	if a, parseErr := contract.ParseActivation(f.record.Activation); parseErr == nil {
+	if a, parseErr := contract.ParseActivation(f.Contract.Activation); parseErr == nil {
 		// By the vendor, under the DID that it had by then.
 		signer, _, _ := did.SplitKeyID(a.Proof.VerificationMethod) // whatever it is, it has no succession
-		if f.vendorLost, err = lost(tx, signer.String()); err != nil {
-			return f, err
-		}
+		f.vendorLost, err = lost(tx, signer.String())
 	}
-	if f.calls, err = tx.GetUsage(id); err != nil {
-		return f, err
-	}
-	f.drawn, err = tx.GetDrawn(id)
 	return f, err
 }
 
@@ -158,11 +142,11 @@ func (s *Service) look(ctx context.Context, f facts, caller httpsig.Caller, buye
 
 // verdictKey covers everything that verify looks at, and the revocation epoch.
 func (s *Service) verdictKey(f facts, caller httpsig.Caller, buyer *did.Line) canon.Digest {
-	sum := canon.Sum(f.record.Bytes)
-	act := canon.Sum(f.record.Activation)
+	sum := canon.Sum(f.Contract.Bytes)
+	act := canon.Sum(f.Contract.Activation)
 	doc := caller.Document.Hash()
 	var epoch [8]byte
-	binary.BigEndian.PutUint64(epoch[:], f.epoch)
+	binary.BigEndian.PutUint64(epoch[:], f.Epoch)
 	var lines []byte
 	for _, st := range buyer.Stations() {
 		d := st.Keys().Hash()
@@ -174,14 +158,14 @@ func (s *Service) verdictKey(f facts, caller httpsig.Caller, buyer *did.Line) ca
 	}
 	line := canon.Sum(lines)
 	lost := canon.Sum([]byte(f.vendorLost.UTC().Format(time.RFC3339Nano)))
-	return canon.Hash("treaty data plane verdict v2", sum[:], act[:], f.record.Digest[:], doc[:], epoch[:], line[:], lost[:],
-		[]byte(f.record.ID+"\x00"+f.record.Role+"\x00"+f.record.State+"\x00"+caller.DID.String()))
+	return canon.Hash("treaty data plane verdict v2", sum[:], act[:], f.Contract.Digest[:], doc[:], epoch[:], line[:], lost[:],
+		[]byte(f.Contract.ID+"\x00"+f.Contract.Role+"\x00"+f.Contract.State+"\x00"+caller.DID.String()))
 }
 
 // verify fills v from a record. For a caller that is not the buyer it only parses: Evaluate then refuses, and the log learns
 // whose contract it was.
 func (s *Service) verify(ctx context.Context, v *verdict, f facts, caller httpsig.Caller, buyer *did.Line) error {
-	rec := f.record
+	rec := f.Contract
 	c, err := contract.Parse(rec.Bytes)
 	if err != nil {
 		return err
@@ -278,14 +262,14 @@ func (s *Service) vendorLine(ctx context.Context, known *did.Document, c *contra
 
 // usage are the facts that Evaluate asks for.
 func (s *Service) usage(f facts, v *verdict, caller string) contract.Usage {
-	u := contract.Usage{State: v.state, Revoked: f.revoked, Calls: f.calls, Rows: f.drawn.Rows, MicroEpsilon: f.drawn.Epsilon}
+	u := contract.Usage{State: v.state, Revoked: f.Revoked, Calls: f.Calls, Rows: f.Drawn.Rows, MicroEpsilon: f.Drawn.Epsilon}
 	if v.buyer {
 		u.Buyer = caller
 	}
-	if v.contract != nil && f.drawn.Window >= v.contract.Rate.Window(s.opts.Now()).Unix() {
-		u.WindowCalls = f.drawn.WindowCalls
+	if v.contract != nil && f.Drawn.Window >= v.contract.Rate.Window(s.opts.Now()).Unix() {
+		u.WindowCalls = f.Drawn.WindowCalls
 	}
-	if v.contract != nil && f.calls >= s.opts.Ceiling.budget(v.contract.CallBudget) {
+	if v.contract != nil && f.Calls >= s.opts.Ceiling.budget(v.contract.CallBudget) {
 		u.Calls = max(u.Calls, v.contract.CallBudget) // used up by the ceiling's count
 	}
 	return u

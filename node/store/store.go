@@ -20,7 +20,7 @@
 //
 //	Conversations  GetConversation FindConversation PutConversation ListConversations
 //	Envelopes      PutEnvelope GetEnvelope ReplyOf LastEnvelope ListEnvelopes
-//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch
+//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch GetStanding
 //	Budgets        Reserve GetUsage
 //	Receipts       PutReceipt GetReceipt ListReceipts ReceiptsOf ListResults
 //	Answers        PutAnswer GetAnswer ListAnswers DueAnswers DeleteAnswer
@@ -214,6 +214,19 @@ type Contracts interface {
 	Revoked(contractID string) (bool, error)
 	// RevocationEpoch grows with every revocation, of any contract.
 	RevocationEpoch() (uint64, error)
+	// GetStanding is what a call under a contract is judged by, in one read. ErrNotFound without a contract record.
+	GetStanding(contractID string) (Standing, error)
+}
+
+// Standing is a contract and what became of it so far.
+type Standing struct {
+	Contract ContractRecord
+	Revoked  bool
+	Epoch    uint64 // RevocationEpoch
+	Calls    int64  // GetUsage
+	Drawn    Drawn  // GetDrawn
+	// Compromises: a succession with CompromisedSince is on record, of whatever DID.
+	Compromises bool
 }
 
 // Budgets counts calls under contracts.

@@ -87,6 +87,22 @@ func (t *tx) RevocationEpoch() (uint64, error) {
 	return uint64(n), err //nolint:gosec // row numbers start at 1
 }
 
+func (t *tx) GetStanding(contractID string) (store.Standing, error) {
+	return one(t, func(r row) (s store.Standing, err error) {
+		c, d := &s.Contract, &s.Drawn
+		var created int64
+		err = r.Scan(&c.ID, (*digest)(&c.Digest), &c.Role, &c.Bytes, &c.Activation, &c.State, &c.ContextID, &c.Peer, &created,
+			&s.Revoked, &s.Epoch, &s.Calls, &d.Window, &d.WindowCalls, &d.Rows, &d.Epsilon, &s.Compromises)
+		c.Created = instant(created)
+		return s, err
+	}, `SELECT c.id, c.digest, c.role, c.bytes, c.activation, c.state, c.context_id, c.peer, c.created,
+		EXISTS (SELECT 1 FROM revocations WHERE contract_id = ?1),
+		coalesce((SELECT max(rowid) FROM revocations), 0), coalesce(u.calls, 0),
+		coalesce(d.window_start, 0), coalesce(d.window_calls, 0), coalesce(d.row_count, 0), coalesce(d.epsilon, 0),
+		EXISTS (SELECT 1 FROM successions WHERE compromised_since <> 0)
+		FROM contracts c LEFT JOIN usage u ON u.contract_id = ?1 LEFT JOIN drawn d ON d.contract_id = ?1 WHERE c.id = ?1`, contractID)
+}
+
 func (t *tx) Reserve(contractID string, budget int64) (int64, error) {
 	if budget < 1 {
 		used, err := t.GetUsage(contractID)
