@@ -33,12 +33,13 @@ func suiteOf(k PublicKey) (string, error) {
 
 // Proof is a Data Integrity proof of an object (not of a DID document, see [SignDocument]).
 type Proof struct {
-	Type               string `json:"type"`
+	// The members are in canonical order, as those of proofOptions.
+	Created            string `json:"created"` // RFC 3339, UTC, whole seconds
 	Cryptosuite        string `json:"cryptosuite"`
+	ProofPurpose       string `json:"proofPurpose"` // "assertionMethod"
+	ProofValue         string `json:"proofValue"`   // multibase base58btc of 64 bytes
+	Type               string `json:"type"`
 	VerificationMethod string `json:"verificationMethod"` // absolute key id
-	ProofPurpose       string `json:"proofPurpose"`       // "assertionMethod"
-	Created            string `json:"created"`            // RFC 3339, UTC, whole seconds
-	ProofValue         string `json:"proofValue"`         // multibase base58btc of 64 bytes
 }
 
 // CreatedAt returns the time that the proof claims for itself, an error if it is not RFC 3339 in UTC with whole

@@ -25,21 +25,21 @@ func ReceiptID(random [16]byte) string {
 // Receipt is the data plane's signed statement about one call: what was asked,
 // by whom, and either the digest of what was given or the code of the refusal.
 type Receipt struct {
-	Type       string `json:"type"` // ReceiptType
-	ID         string `json:"id"`   // ReceiptID
-	ContractID string `json:"contractId"`
-	// ContractDigest is absent when no contract of the caller was found.
-	ContractDigest canon.Digest `json:"contractDigest,omitzero"`
+	// The members are in canonical order, which saves sorting them for every call.
+	Caller         string       `json:"caller"`                  // DID
+	Code           Code         `json:"code,omitzero"`           // of the refusal; absent on an answer
+	ContractDigest canon.Digest `json:"contractDigest,omitzero"` // absent when no contract of the caller was found
+	ContractID     string       `json:"contractId"`
+	DataPlane      string       `json:"dataPlane"` // DID of the signer
+	ID             string       `json:"id"`        // ReceiptID
+	Proof          did.Proof    `json:"proof,omitzero"`
 	QueryDigest    canon.Digest `json:"queryDigest"`           // Request.Digest
 	ResultDigest   canon.Digest `json:"resultDigest,omitzero"` // of the result's canonical JSON; absent on refusal
-	Code           Code         `json:"code,omitzero"`         // of the refusal; absent on an answer
 	Rows           int64        `json:"rows"`                  // rows of the result
-	UsedRows       int64        `json:"usedRows"`              // dataset rows that entered it
-	TotalRows      int64        `json:"totalRows"`             // rows of the dataset
 	Time           string       `json:"time"`
-	Caller         string       `json:"caller"`    // DID
-	DataPlane      string       `json:"dataPlane"` // DID of the signer
-	Proof          did.Proof    `json:"proof,omitzero"`
+	TotalRows      int64        `json:"totalRows"` // rows of the dataset
+	Type           string       `json:"type"`      // ReceiptType
+	UsedRows       int64        `json:"usedRows"`  // dataset rows that entered it
 }
 
 // Sign sets the type, signs the receipt with the data plane's key and keeps the

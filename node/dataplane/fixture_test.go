@@ -342,11 +342,11 @@ func (s *alteredStore) View(ctx context.Context, fn func(store.Tx) error) error 
 	return s.Store.View(ctx, func(tx store.Tx) error { return fn(alteredTx{tx, s}) })
 }
 
-func (t alteredTx) GetContract(id string) (store.ContractRecord, error) {
-	rec, err := t.Tx.GetContract(id)
+func (t alteredTx) GetStanding(id string) (store.Standing, error) {
+	st, err := t.Tx.GetStanding(id)
 	if err == nil && t.s.contract != nil {
-		rec.Bytes, rec.Activation = bytes.Clone(rec.Bytes), bytes.Clone(rec.Activation)
-		t.s.contract(&rec)
+		st.Contract.Bytes, st.Contract.Activation = bytes.Clone(st.Contract.Bytes), bytes.Clone(st.Contract.Activation)
+		t.s.contract(&st.Contract)
 	}
-	return rec, err
+	return st, err
 }

@@ -155,12 +155,11 @@ type Column struct {
 // result shows, after the query's filters and limit. Groups below the contract's minimum size are in neither the rows nor
 // UsedRows.
 type Result struct {
-	Columns   []Column `json:"columns"`
-	Rows      [][]any  `json:"rows"`
-	UsedRows  int64    `json:"used_rows"`
-	TotalRows int64    `json:"total_rows"`
-
-	Noise *NoiseInfo `json:"noise,omitempty"` // present when noise was added; UsedRows and TotalRows are then 0
+	Columns   []Column   `json:"columns"`
+	Noise     *NoiseInfo `json:"noise,omitempty"` // present when noise was added; UsedRows and TotalRows are then 0
+	Rows      [][]any    `json:"rows"`
+	TotalRows int64      `json:"total_rows"`
+	UsedRows  int64      `json:"used_rows"`
 }
 
 // NoiseInfo says that noise was added, and what the answer took out of the privacy budget.
@@ -171,8 +170,8 @@ type NoiseInfo struct {
 // QueryOutput is the structured content of an answered query_records. Both members are kept as they came: the receipt's
 // resultDigest is [ResultDigest] of Result.
 type QueryOutput struct {
-	Result  json.RawMessage `json:"result"`  // a Result
 	Receipt json.RawMessage `json:"receipt"` // a contract.Receipt
+	Result  json.RawMessage `json:"result"`  // a Result
 }
 
 // ResultDigest is the digest of a result in any JSON form of it.

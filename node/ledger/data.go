@@ -5,6 +5,7 @@ package ledger
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/treaty-node/treaty/did/canon"
 )
@@ -88,6 +89,9 @@ func encodeData(typ string, v any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: %s: data is not an object", ErrEntry, typ)
 	}
 	d := newData()
+	if t := reflect.TypeOf(d); reflect.TypeOf(v) == t || reflect.TypeOf(v) == t.Elem() {
+		return raw, nil
+	}
 	if err := canon.Unmarshal(raw, d, limits); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrEntry, typ, err)
 	}

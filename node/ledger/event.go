@@ -111,19 +111,18 @@ func Next(prev Head, node, process string, at time.Time, e Entry) (Event, error)
 
 // content is the digest of everything in e but its place in the chain.
 func (e *Event) content() (canon.Digest, error) {
-	// The same members as Event, without prev and hash: declared rather than deleted from a map, so that the work is one
-	// encoding and one canonicalisation.
+	// The same members as Event, without prev and hash, in canonical order, so that the work is one encoding.
 	body, err := canon.Marshal(struct {
-		Seq      uint64          `json:"seq"`
-		Time     string          `json:"time"`
-		Node     string          `json:"node"`
-		Process  string          `json:"process"`
-		Type     string          `json:"type"`
 		Context  string          `json:"contextId,omitempty"`
 		Contract string          `json:"contract,omitempty"`
-		Peer     string          `json:"peer,omitempty"`
 		Data     json.RawMessage `json:"data"`
-	}{e.Seq, e.Time, e.Node, e.Process, e.Type, e.Context, e.Contract, e.Peer, e.Data})
+		Node     string          `json:"node"`
+		Peer     string          `json:"peer,omitempty"`
+		Process  string          `json:"process"`
+		Seq      uint64          `json:"seq"`
+		Time     string          `json:"time"`
+		Type     string          `json:"type"`
+	}{e.Context, e.Contract, e.Data, e.Node, e.Peer, e.Process, e.Seq, e.Time, e.Type})
 	if err != nil {
 		return canon.Digest{}, err
 	}

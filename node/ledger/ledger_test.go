@@ -111,7 +111,7 @@ func story() []Entry {
 		under(QueryAnswered, Answer{Rows: 4, UsedRows: 156, TotalRows: 624, ResultDigest: digest, Receipt: "rcp_1"}),
 		under(QueryRefused, QueryRefusal{"SCOPE_DENIED", "column customer_email is not granted by " + contract + "; nothing was read"}),
 		under(QueryFailed, QueryFailure{"connection refused"}),
-		under(CallAnswered, Call{digest, digest, 1, 156, 624, buyer}),
+		under(CallAnswered, Call{Caller: buyer, QueryDigest: digest, ResultDigest: digest, Rows: 1, TotalRows: 624, UsedRows: 156}),
 		under(CallRefused, CallRefusal{"SCOPE_DENIED", "column customer_email is not granted; nothing was read", buyer}),
 		{Type: TrustChanged, Data: TrustChange{Action: "deny", Pattern: "*.evil.test"}},
 		{Type: KeyRotated, Data: Rotation{Role: "kex", KeyID: vendor + "#kex-new", Previous: []string{vendor + "#kex-old"}, Until: "2026-12-07T12:00:00Z", Hash: digest}},

@@ -347,12 +347,12 @@ type QueryFailure struct {
 
 // Call is the data of [CallAnswered].
 type Call struct {
+	Caller       string       `json:"caller"`
 	QueryDigest  canon.Digest `json:"queryDigest"`
 	ResultDigest canon.Digest `json:"resultDigest"`
 	Rows         int64        `json:"rows"`
-	UsedRows     int64        `json:"usedRows"`
 	TotalRows    int64        `json:"totalRows"`
-	Caller       string       `json:"caller"`
+	UsedRows     int64        `json:"usedRows"`
 }
 
 // CallRefusal is the data of [CallRefused].
