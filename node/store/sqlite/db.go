@@ -72,12 +72,10 @@ type DB struct {
 	clock               clock.Clock
 	nonces              NonceLimits
 
-	handle  *sql.DB
-	scrub   atomic.Bool // see Scrub
-	write   *pool       // one connection: updates of this process queue here and not in SQLite's busy handler
-	read    *pool
-	loose   *sql.DB // its connections do not sync when they commit
-	relaxed *pool   // one connection, used by who has taken that of write
+	handle *sql.DB
+	scrub  atomic.Bool // see Scrub
+	write  *pool       // one connection: updates of this process queue here and not in SQLite's busy handler
+	read   *pool
 }
 
 var _ store.Store = (*DB)(nil)
@@ -119,17 +117,13 @@ func OpenExisting(ctx context.Context, path string, o Options) (*DB, error) {
 	if err := checkFile(path); err != nil {
 		return nil, err
 	}
-	handle, err := sql.Open("sqlite", dsn(path, o.MaxBytes, full))
+	handle, err := sql.Open("sqlite", dsn(path, o.MaxBytes))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %s: %w", path, err)
 	}
-	loose, err := sql.Open("sqlite", dsn(path, o.MaxBytes, normal))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sqlite: %s: %w", path, err), handle.Close())
-	}
 	db := &DB{
 		path: path, process: o.Process, clock: o.Clock, nonces: o.Nonces.withDefaults(), handle: handle,
-		write: newPool(handle, 1), read: newPool(handle, readers), loose: loose, relaxed: newPool(loose, 1),
+		write: newPool(handle, 1), read: newPool(handle, readers),
 	}
 	if err := db.open(ctx, o.Node); err != nil {
 		_ = db.Close()
@@ -163,19 +157,19 @@ func (db *DB) Node() string { return db.node }
 
 // Close waits for running transactions and closes the store.
 func (db *DB) Close() error {
-	return errors.Join(db.write.close(), db.relaxed.close(), db.read.close(), db.loose.Close(), db.handle.Close())
+	return errors.Join(db.write.close(), db.read.close(), db.handle.Close())
 }
 
 // dsn spells the connection. Pragmas are per connection, which is why they are here and not run once.
 //
-// mode=rw: SQLite itself must not create what is missing. synchronous: see full and normal. trusted_schema=OFF and
+// mode=rw: SQLite itself must not create what is missing. synchronous: see synchronous. trusted_schema=OFF and
 // cell_size_check: the file may come from a backup that others had. secure_delete=ON: deleted answers and session keys are
 // overwritten, not only forgotten; the write-ahead log holds older pages until its next checkpoint, or Scrub.
-func dsn(path string, maxBytes int64, sync synchronous) string {
+func dsn(path string, maxBytes int64) string {
 	q := url.Values{"mode": {"rw"}, "_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
 		"journal_mode(WAL)",
-		"synchronous(" + string(sync) + ")",
+		"synchronous(" + string(full) + ")",
 		"foreign_keys(ON)",
 		"trusted_schema(OFF)",
 		"secure_delete(ON)",
@@ -187,7 +181,7 @@ func dsn(path string, maxBytes int64, sync synchronous) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}).String()
 }
 
-// synchronous is how a connection commits.
+// synchronous is how a connection commits. All begin with full.
 type synchronous string
 
 const (
@@ -199,7 +193,7 @@ const pageSize = 4096 // SQLite's default, which we do not change
 
 // initialise fills the empty file at path.
 func initialise(ctx context.Context, path, node string) error {
-	handle, err := sql.Open("sqlite", dsn(path, 0, full))
+	handle, err := sql.Open("sqlite", dsn(path, 0))
 	if err != nil {
 		return fmt.Errorf("sqlite: %s: %w", path, err)
 	}

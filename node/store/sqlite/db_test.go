@@ -134,7 +134,7 @@ func TestMigrationRace(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			handle, err := sql.Open("sqlite", dsn(path, 0, full))
+			handle, err := sql.Open("sqlite", dsn(path, 0))
 			if err != nil {
 				t.Error(err)
 				return

@@ -25,16 +25,25 @@ type group struct {
 var errOver = errors.New("sqlite: the transaction is over")
 
 // update runs fn in a transaction of its own or, where others wait as well, in one that they share. A relaxed one that has no
-// group to join uses the connection that does not sync.
+// group to join commits without a sync. All use one connection, whose cache the commit of another one would empty.
 func (db *DB) update(ctx context.Context, relaxed bool, fn func(*tx) error) error {
 	c, err := db.write.get(ctx)
 	if err != nil {
 		return err
 	}
-	if relaxed && c.group == nil {
-		// The two connections queue as one.
-		defer db.write.put(c, false)
-		return db.run(ctx, db.relaxed, true, fn)
+	if c.group != nil {
+		return db.join(ctx, c, fn)
+	}
+	how := full
+	if relaxed {
+		how = normal
+	}
+	if err := c.commits(how); err != nil {
+		db.write.put(c, true)
+		return fmt.Errorf("sqlite: beginning: %w", err)
+	}
+	if relaxed {
+		return db.on(ctx, c, db.write, true, fn)
 	}
 	return db.join(ctx, c, fn)
 }

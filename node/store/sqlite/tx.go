@@ -19,7 +19,21 @@ import (
 type conn struct {
 	*sql.Conn
 	stmts map[string]*sql.Stmt
+	sync  synchronous
 	group *group // of the connection that writes: what is open on it; nil: nothing
+}
+
+// commits says how the connection commits from now on. It must be outside of a transaction. SQLite does this while it prepares
+// the statement, so that it cannot be a prepared one.
+func (c *conn) commits(how synchronous) error {
+	if c.sync == how {
+		return nil
+	}
+	_, err := c.ExecContext(context.Background(), "PRAGMA synchronous = "+string(how))
+	if err == nil {
+		c.sync = how
+	}
+	return classify(err)
 }
 
 func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -77,7 +91,7 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 			p.idle <- nil
 			return nil, classify(err)
 		}
-		return &conn{Conn: made, stmts: map[string]*sql.Stmt{}}, nil
+		return &conn{Conn: made, stmts: map[string]*sql.Stmt{}, sync: full}, nil
 	}
 }
 
@@ -137,11 +151,16 @@ func (db *DB) View(ctx context.Context, fn func(store.Tx) error) error {
 }
 
 // run is one transaction on a connection of p that nobody shares.
-func (db *DB) run(ctx context.Context, p *pool, write bool, fn func(*tx) error) (err error) {
+func (db *DB) run(ctx context.Context, p *pool, write bool, fn func(*tx) error) error {
 	c, err := p.get(ctx)
 	if err != nil {
 		return err
 	}
+	return db.on(ctx, c, p, write, fn)
+}
+
+// on is run on a connection that was taken from p.
+func (db *DB) on(ctx context.Context, c *conn, p *pool, write bool, fn func(*tx) error) error {
 	t := &tx{ctx: ctx, db: db, c: c, write: write}
 	begin := "BEGIN"
 	if write {
