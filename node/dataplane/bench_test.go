@@ -196,7 +196,7 @@ func BenchmarkDecide(b *testing.B) {
 	c := &call{s: f.svc, caller: f.buyer.caller(), req: f.input().Request(f.buyer.id()), facts: facts}
 	for b.Loop() {
 		c.v, _ = f.svc.judge(b.Context(), c.facts, c.caller)
-		if _, d := c.decide(); !d.Allowed {
+		if d := c.decide(); !d.Allowed {
 			b.Fatal(d)
 		}
 	}

@@ -28,6 +28,8 @@ type call struct {
 	digest canon.Digest // of the request
 	facts  facts
 	v      *verdict
+	basis  canon.Digest // of the facts that v was found by: see Service.verdictKey
+	plan   *query.Plan
 	shape  *shape // nil where no shapes are remembered
 }
 
@@ -45,25 +47,80 @@ func (s *Service) Select(ctx context.Context, caller httpsig.Caller, in datatool
 	return s.answer(ctx, caller, req)
 }
 
-func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contract.Request) (out *datatools.QueryOutput, err error) {
+func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contract.Request) (*datatools.QueryOutput, error) {
 	c := &call{s: s, caller: caller, req: req}
+	var err error
 	if c.digest, err = c.req.Digest(); err != nil {
 		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, nil, "the query has no canonical form"))
 	}
+	// The facts that count are those of the transaction that reserves the call. Whether it gets that far is decided by what was
+	// found for the call before it, if that was a yes, and else by reading them beforehand.
+	if c.recall() {
+		out, err := c.proceed(ctx)
+		if !errors.Is(err, errStale) {
+			return out, err
+		}
+	}
+	for range 8 {
+		d, err := c.consider(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !d.Allowed {
+			return nil, c.refuse(ctx, d)
+		}
+		if out, err := c.proceed(ctx); !errors.Is(err, errStale) {
+			return out, err
+		}
+	}
+	return nil, errStale
+}
+
+// consider reads the facts and decides by them.
+func (c *call) consider(ctx context.Context) (d contract.Decision, err error) {
+	s := c.s
 	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		c.facts, err = readFacts(tx, c.req.ContractID, caller.DID)
+		c.facts, err = readFacts(tx, c.req.ContractID, c.caller.DID)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the contract: %w", err)
+		return d, fmt.Errorf("reading the contract: %w", err)
 	}
-	if c.v, err = s.judge(ctx, c.facts, caller); err != nil {
-		return nil, fmt.Errorf("verifying the contract: %w", err)
+	if c.v, err = s.judge(ctx, c.facts, c.caller); err != nil {
+		return d, fmt.Errorf("verifying the contract: %w", err)
 	}
-	plan, d := c.decide()
-	if !d.Allowed {
-		return nil, c.refuse(ctx, d)
+	c.basis = s.verdictKey(c.facts, c.caller, nil)
+	if d = c.decide(); d.Allowed && c.v.contract.Parties.Buyer == c.req.Caller {
+		s.known.Add(c.party(), known{c.v, c.basis})
 	}
+	return d, nil
+}
+
+// known is what the last call of a contract's buyer went by.
+type known struct {
+	v     *verdict
+	basis canon.Digest
+}
+
+// party is whom known is about.
+type party struct{ contract, caller string }
+
+func (c *call) party() party { return party{c.req.ContractID, c.req.Caller} }
+
+// recall decides by what is known, and says whether that is a yes.
+func (c *call) recall() bool {
+	k, ok := c.s.known.Get(c.party())
+	if !ok {
+		return false
+	}
+	c.v, c.basis = k.v, k.basis
+	return c.decide().Allowed
+}
+
+// proceed reserves the call, runs it and releases the answer. errStale, and nothing was done, when c does not go by the facts
+// any more.
+func (c *call) proceed(ctx context.Context) (out *datatools.QueryOutput, err error) {
+	s := c.s
 	// A call waits for its place before it is charged.
 	working, leave, err := s.slots.enter(ctx, UnderWay{Buyer: c.req.Caller, ContractID: c.req.ContractID, Dataset: c.req.Dataset})
 	if err != nil {
@@ -80,14 +137,14 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 	if err := c.apart(working); err != nil {
 		return nil, err
 	}
-	rows, err := s.run(working, leave, plan.Statement)
+	rows, err := s.run(working, leave, c.plan.Statement)
 	if errors.Is(err, source.ErrTooManyRows) {
 		return nil, c.refuse(ctx, contract.Refusal(contract.InvalidQuery, c.v.contract, fmt.Sprintf("the answer has more than %d groups; set a limit or group by less", s.opts.MaxRows)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("running the query: %w", err)
 	}
-	answer, err := plan.Answer(rows)
+	answer, err := c.plan.Answer(rows)
 	if errors.Is(err, query.ErrGroups) {
 		return nil, c.refuse(ctx, contract.Refusal(contract.GroupTooSmall, c.v.contract,
 			fmt.Sprintf("no group has at least %d subjects with a value", s.opts.Ceiling.minGroup(c.v.contract.MinGroupSize))))
@@ -99,99 +156,111 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 	return c.release(ctx, answer)
 }
 
-// decide is where yes is said: Evaluate, then the operator's ceiling, then whether the statement can be built.
-func (c *call) decide() (*query.Plan, contract.Decision) {
+// evaluate is [contract.Evaluate] by the facts at hand.
+func (c *call) evaluate() contract.Decision {
 	s := c.s
-	schema := s.schemas[c.req.Dataset]
-	d := contract.Evaluate(c.req, schema, c.v.contract, s.usage(c.facts, c.v, c.req.Caller), s.opts.Now())
+	d := contract.Evaluate(c.req, s.schemas[c.req.Dataset], c.v.contract, s.usage(c.facts, c.v, c.req.Caller), s.opts.Now())
+	if !d.Allowed && c.v.note != "" {
+		d.Note = c.v.note
+	}
+	return d
+}
+
+// decide is where yes is said: Evaluate, then the operator's ceiling, then whether the statement can be built. With a yes there
+// is a plan.
+func (c *call) decide() contract.Decision {
+	s := c.s
+	d := c.evaluate()
 	if !d.Allowed {
-		if c.v.note != "" {
-			d.Note = c.v.note
-		}
-		return nil, d
+		return d
 	}
 	granted := c.v.contract
 	set := s.opts.Datasets[c.req.Dataset]
 	if why := s.opts.Ceiling.refuses(set, &c.req, granted.RowFilter); why != "" {
-		return nil, contract.Refusal(contract.ScopeDenied, granted, why)
+		return contract.Refusal(contract.ScopeDenied, granted, why)
 	}
 	if why := s.opts.Ceiling.forbids(set, &c.req, granted); why != "" {
-		return nil, contract.Refusal(contract.ScopeDenied, granted, why)
+		return contract.Refusal(contract.ScopeDenied, granted, why)
 	}
 	if own := s.digests[c.req.Dataset]; !own.Equal(granted.SchemaDigest) {
-		return nil, contract.Refusal(contract.ScopeDenied, granted, "the dataset's schema is not the one that was agreed on; negotiate again")
+		return contract.Refusal(contract.ScopeDenied, granted, "the dataset's schema is not the one that was agreed on; negotiate again")
 	}
 	table, err := s.opts.Source.Table(c.req.Dataset)
 	if err != nil {
-		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
+		return contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
 	}
 	dialect, err := s.opts.Source.Dialect(c.req.Dataset)
 	if err != nil {
-		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
+		return contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
 	}
 	if c.req.Rows() && c.req.Limit > s.opts.MaxRows {
-		return nil, contract.Refusal(contract.InvalidQuery, granted, fmt.Sprintf("one answer has at most %d rows", s.opts.MaxRows))
+		return contract.Refusal(contract.InvalidQuery, granted, fmt.Sprintf("one answer has at most %d rows", s.opts.MaxRows))
 	}
 	spec := query.Spec{
 		Dialect: dialect, From: table.From,
-		Request: c.req, Schema: schema, RowFilter: granted.RowFilter, Subject: set.Subject,
+		Request: c.req, Schema: s.schemas[c.req.Dataset], RowFilter: granted.RowFilter, Subject: set.Subject,
 		MinGroup: s.opts.Ceiling.minGroup(granted.MinGroupSize), MaxRows: s.opts.MaxRows,
 	}
 	if granted.Noise != nil {
 		if len(s.opts.NoiseSecret) == 0 {
-			return nil, contract.Refusal(contract.ScopeDenied, granted, "this data plane is not set up to add noise, and without it nothing leaves")
+			return contract.Refusal(contract.ScopeDenied, granted, "this data plane is not set up to add noise, and without it nothing leaves")
 		}
 		spec.Noise = &query.Noise{Terms: granted.Noise, Seed: query.NoiseSeed(s.opts.NoiseSecret, granted.ID, c.digest)}
 	}
-	plan, err := query.Build(spec)
+	c.plan, err = query.Build(spec)
 	if err == nil {
 		c.shape, err = newShape(spec, granted)
 	}
 	if err != nil {
-		return nil, contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
+		return contract.Refusal(contract.InvalidQuery, granted, "the query cannot be asked of this dataset")
 	}
-	return plan, d
+	return d
 }
 
-// reserve takes the call, its rows and its epsilon out of the budgets and the rate's window, durably, unless the contract was
-// revoked meanwhile. All is taken or nothing.
+// reserve reads the facts and, where they are those that c goes by and still say yes, takes the call, its rows and its epsilon
+// out of the budgets and the rate's window. All is taken or nothing, and with the facts in one transaction: who was revoked
+// before it is refused, and of any number of callers no more pass than the contract lets.
 func (c *call) reserve(ctx context.Context) error {
 	id, granted, now := c.req.ContractID, c.v.contract, c.s.opts.Now()
 	budget, draw := c.s.opts.Ceiling.budget(granted.CallBudget), c.draw(now)
-	var was store.Drawn
-	err := c.s.opts.Store.UpdateRelaxed(ctx, func(tx store.Tx) error {
-		if gone, err := tx.Revoked(id); err != nil || gone {
-			return errors.Join(err, revokedIf(gone))
+	var d contract.Decision
+	err := c.s.opts.Store.UpdateRelaxed(ctx, func(tx store.Tx) (err error) {
+		if c.facts, err = readFacts(tx, id, c.caller.DID); err != nil {
+			return err
+		}
+		if !c.facts.found || !c.facts.callerLost.IsZero() || !c.s.verdictKey(c.facts, c.caller, nil).Equal(c.basis) {
+			return errStale
+		}
+		if d = c.evaluate(); !d.Allowed {
+			return errRefused
 		}
 		if _, err := tx.Reserve(id, budget); err != nil {
 			return err
 		}
 		if err := tx.Draw(id, draw); err != nil {
-			if errors.Is(err, store.ErrRows) {
-				var readErr error
-				if was, readErr = tx.GetDrawn(id); readErr != nil {
-					return readErr
-				}
-			}
 			return err
 		}
 		return c.remember(tx)
 	})
 	switch {
-	case errors.Is(err, errRevoked):
-		return c.refuse(ctx, contract.Refusal(contract.ContractRevoked, granted, "the contract was revoked"))
+	case errors.Is(err, errRefused):
 	case errors.Is(err, store.ErrBudget):
-		return c.refuse(ctx, contract.Refusal(contract.BudgetExhausted, granted, fmt.Sprintf("all %d calls are used", budget)))
+		d = contract.Refusal(contract.BudgetExhausted, granted, fmt.Sprintf("all %d calls are used", budget))
 	case errors.Is(err, store.ErrRows):
-		return c.refuse(ctx, granted.RowRefusal(was.Rows+granted.Rows.RowBudget-draw.RowLimit))
+		d = granted.RowRefusal(c.facts.Drawn.Rows + granted.Rows.RowBudget - draw.RowLimit)
 	case errors.Is(err, store.ErrRate):
-		return c.refuse(ctx, granted.RateRefusal(now))
+		d = granted.RateRefusal(now)
 	case errors.Is(err, store.ErrEpsilon):
-		return c.refuse(ctx, granted.PrivacyRefusal())
+		d = granted.PrivacyRefusal()
 	case err != nil:
+		c.s.known.Remove(c.party())
 		return fmt.Errorf("reserving the call: %w", err)
+	default:
+		return nil
 	}
-	return nil
+	// The next call is refused before it waits for a place.
+	c.s.known.Remove(c.party())
+	return c.refuse(ctx, d)
 }
 
 // draw is what this call takes beside itself.
@@ -211,6 +280,8 @@ func (c *call) draw(now time.Time) store.Draw {
 var (
 	errRevoked = errors.New("revoked")
 	errExpired = errors.New("expired")
+	errRefused = errors.New("refused")
+	errStale   = errors.New("what is on record about the contract is changing; ask again")
 )
 
 func revokedIf(gone bool) error {

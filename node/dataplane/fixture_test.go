@@ -342,6 +342,10 @@ func (s *alteredStore) View(ctx context.Context, fn func(store.Tx) error) error 
 	return s.Store.View(ctx, func(tx store.Tx) error { return fn(alteredTx{tx, s}) })
 }
 
+func (s *alteredStore) UpdateRelaxed(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.UpdateRelaxed(ctx, func(tx store.Tx) error { return fn(alteredTx{tx, s}) })
+}
+
 func (t alteredTx) GetStanding(id string) (store.Standing, error) {
 	st, err := t.Tx.GetStanding(id)
 	if err == nil && t.s.contract != nil {

@@ -84,6 +84,7 @@ type Service struct {
 	digests  map[string]canon.Digest // of the schemas
 	vendors  map[string]*did.Document
 	verdicts *lru.Cache[canon.Digest, *verdict]
+	known    *lru.Cache[party, known]
 
 	strangers *strangers
 	slots     *slots
@@ -118,6 +119,9 @@ func New(o Options) (*Service, error) {
 		opts: o, id: id.String(), schemas: map[string]*contract.Schema{}, digests: map[string]canon.Digest{}, vendors: map[string]*did.Document{},
 	}
 	if s.verdicts, err = lru.New[canon.Digest, *verdict](maxVerdicts); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if s.known, err = lru.New[party, known](maxVerdicts); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if s.strangers, err = newStrangers(); err != nil {
