@@ -116,6 +116,8 @@ func BenchmarkMCP(b *testing.B) { benchmarkMCP(b, 1) }
 
 func benchmarkMCP(b *testing.B, callers int) {
 	f := newFixture(b, func(o *contract.Offer) { o.CallBudget = contract.MaxCallBudget })
+	f.opts.Slots = Slots{Concurrent: callers, PerBuyer: callers} // there is no engine to spare
+	f.rebuild(b)
 	out, err := f.svc.Query(b.Context(), f.buyer.caller(), f.input())
 	if err != nil {
 		b.Fatal(err)

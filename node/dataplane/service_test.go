@@ -296,6 +296,81 @@ func TestRevokedBetweenDecisionAndReservation(t *testing.T) {
 	}
 }
 
+// A call goes by what the one before it found, and the transaction that reserves it finds out what has changed.
+func TestWhatIsKnownIsLookedUpAgain(t *testing.T) {
+	lost := func(t *testing.T, f *fixture, id string) {
+		f.update(t, func(tx store.Tx) error {
+			return tx.PutSuccession(store.Succession{
+				Old: id, New: f.other.id(), Assurance: store.Verified, OldHash: canon.Sum(nil), NewHash: canon.Sum(nil), At: start, CompromisedSince: start.Add(-time.Hour),
+			})
+		})
+	}
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, f *fixture)
+		code   contract.Code // none: the call is answered
+	}{
+		"nothing": {change: func(*testing.T, *fixture) {}},
+		"revoked": {func(t *testing.T, f *fixture) { f.revoke(t) }, contract.ContractRevoked},
+		"another is revoked": {change: func(t *testing.T, f *fixture) {
+			f.update(t, func(tx store.Tx) error {
+				return tx.PutRevocation(store.Revocation{ContractID: "ctr_other", By: f.vendor.id(), Bytes: []byte("{}"), Created: start})
+			})
+		}},
+		"expired":          {func(_ *testing.T, f *fixture) { f.clock.Advance(48 * time.Hour) }, contract.ContractExpired},
+		"the caller's key": {func(t *testing.T, f *fixture) { lost(t, f, f.buyer.id()) }, contract.NoContract},
+		"the vendor's key": {func(t *testing.T, f *fixture) { lost(t, f, f.vendor.id()) }, contract.NoContract},
+		"moved to another state": {func(t *testing.T, f *fixture) {
+			f.update(t, func(tx store.Tx) error {
+				rec, err := tx.GetContract(f.contract.ID)
+				if err != nil {
+					return err
+				}
+				rec.State = store.Revoked
+				return tx.PutContract(rec)
+			})
+		}, contract.ContractRevoked},
+		"used up": {func(t *testing.T, f *fixture) {
+			f.update(t, func(tx store.Tx) error {
+				for range f.contract.CallBudget - 1 {
+					if _, err := tx.Reserve(f.contract.ID, f.contract.CallBudget); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}, contract.BudgetExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			if _, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input()); err != nil {
+				t.Fatal(err)
+			}
+			if f.svc.known.Len() != 1 {
+				t.Fatal("nothing is known")
+			}
+			tt.change(t, f)
+			reads, used := f.src.count(), f.usage(t)
+			for call := range 2 {
+				entered := f.svc.slots.entered
+				_, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input())
+				if tt.code == "" {
+					if err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				refused(t, err, tt.code)
+				if f.src.count() != reads || f.usage(t) != used {
+					t.Error("a refused call was read for or charged")
+				}
+				if call > 0 && f.svc.slots.entered != entered {
+					t.Error("a call waited for a place before it was refused")
+				}
+			}
+		})
+	}
+}
+
 // revokingStore revokes after the contract was read.
 type revokingStore struct {
 	Store

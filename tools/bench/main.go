@@ -45,10 +45,10 @@ var rows = []row{
 	{"signed and sealed A2A message, beside bare + 1.25 × cryptography", "./node/gateway/a2a", "BenchmarkA2ASealed/x25519", "", 1},
 	{"the same with X-Wing", "./node/gateway/a2a", "BenchmarkA2ASealed/xwing", "", 1},
 	{"guard of a call: verify, decide, reserve, receipt", "./node/dataplane", "BenchmarkGuard", "", 1.5},
-	{"64 callers at once, per call", "./node/dataplane", "BenchmarkCallers", "", 0},
+	{"64 callers at once, guarded MCP calls beside bare go-sdk", "./node/dataplane", "BenchmarkCallers", "", 1.25},
 	{"10 million rows of Parquet beside bare DuckDB", "./cmd/treaty-dataplane/internal/duck", "BenchmarkParquet", "", 1.1},
 	{"largest answer, again and again", "./cmd/treaty-dataplane/internal/duck", "BenchmarkLargeResult", "", 0},
-	{"guarded MCP call beside bare go-sdk", "./node/dataplane", "BenchmarkMCPGuarded", "BenchmarkMCPBare", 1.25},
+	{"one caller, the same", "./node/dataplane", "BenchmarkMCP", "", 1.25},
 }
 
 // result is one line of bench.json: cost over floor, lower is better.
