@@ -15,6 +15,7 @@ import (
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/lifecycle"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
@@ -76,6 +77,11 @@ func stamp(t time.Time) string {
 // Negotiate implements [httpapi.Admin]: it finds and verifies the peer, stores the conversation and its first message, and
 // returns while the conversation goes on.
 func (n *Node) Negotiate(ctx context.Context, req httpapi.NegotiateRequest) (httpapi.Negotiation, error) {
+	return n.negotiate(ctx, req, contract.Reference{})
+}
+
+// negotiate is Negotiate for a contract that may replace another one.
+func (n *Node) negotiate(ctx context.Context, req httpapi.NegotiateRequest, amends contract.Reference) (httpapi.Negotiation, error) {
 	needs, err := n.needs(req.Needs)
 	if err != nil {
 		return httpapi.Negotiation{}, err
@@ -100,7 +106,7 @@ func (n *Node) Negotiate(ctx context.Context, req httpapi.NegotiateRequest) (htt
 		return n.dryRun(p, ask), nil
 	}
 	card := ledger.Entry{Type: ledger.CardVerified, Peer: p.card.Agent.String(), Data: ledger.Card{URL: p.url, KID: p.card.KeyID, Name: p.card.Name}}
-	id, err := n.nego.Start(ctx, p.result.Document, p.result.Verification, needs, card)
+	id, err := n.nego.StartAmending(ctx, p.result.Document, p.result.Verification, needs, amends, card)
 	if err != nil {
 		return httpapi.Negotiation{}, refusalError(err)
 	}
@@ -301,7 +307,10 @@ func (n *Node) contractView(tx store.Tx, rec store.ContractRecord) (httpapi.Cont
 	if err != nil {
 		return v, err
 	}
-	v.ValidUntil = c.ValidUntil
+	v.ValidUntil, v.Amends = c.ValidUntil, c.Amends
+	if v.ReplacedBy, err = lifecycle.Successor(tx, rec.ID); err != nil {
+		return v, err
+	}
 	if until, err := contract.ParseTime(c.ValidUntil); err == nil {
 		v.Expired = !n.clock.Now().Before(until)
 	}

@@ -90,7 +90,7 @@ func (c *catalogue) Narrow(ask negotiation.Ask, draft contract.Scope, now time.T
 
 func (c *catalogue) terms(ask negotiation.Ask, now time.Time) policy.Terms {
 	id := ask.Scope.Dataset
-	return policy.Terms{Schema: c.schemas[id], Classes: c.classes[id], Version: ask.Version, DataPlane: c.plane, Now: now}
+	return policy.Terms{Schema: c.schemas[id], Classes: c.classes[id], Version: ask.Version, DataPlane: c.plane, Replaces: ask.Replaces, Now: now}
 }
 
 // company is who asks, for policies. A policy about a DID is about its whole line: who cannot be looked up gets no decision.

@@ -11,6 +11,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataset/odcs"
+	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/lifecycle"
@@ -31,6 +32,9 @@ func (n *Node) newLifecycle() *lifecycle.Service {
 			var r *lifecycle.Refusal
 			if errors.As(err, &r) {
 				return nil, &notice.Refused{Code: r.Code, Text: r.Text}
+			}
+			if errors.Is(err, lifecycle.ErrNotYet) {
+				return nil, envelope.Refuse(envelope.CodeUnavailable, "%w", err)
 			}
 			if err != nil {
 				return nil, err

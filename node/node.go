@@ -223,6 +223,7 @@ func (n *Node) build(ctx context.Context, base clock.Clock, f *folder) (err erro
 	if n.model, err = n.openModel(); err != nil {
 		return usageError(err)
 	}
+	nego.Amendments = replacing{n}
 	n.advised(&nego)
 	n.nego = negotiation.New(nego)
 	n.notices = n.newNotices()

@@ -82,7 +82,7 @@ func (c *cli) contractsCmd() *cobra.Command {
 	}
 	export.Flags().StringVar(&out, "out", "", "file to write (default: standard output)")
 	export.Flags().BoolVar(&asODCS, "odcs", false, "write a data contract of the Open Data Contract Standard instead")
-	cmd.AddCommand(list, show, export, c.contractsRevokeCmd(), c.contractsDeletionsCmd(), c.contractsDeleteDataCmd())
+	cmd.AddCommand(list, show, export, c.contractsRevokeCmd(), c.contractsAmendCmd(), c.contractsRenewCmd(), c.contractsDeletionsCmd(), c.contractsDeleteDataCmd())
 	return cmd
 }
 
@@ -100,6 +100,12 @@ func printContract(w io.Writer, k *httpapi.Contract) {
 		if now[1] != "" {
 			fmt.Fprintf(w, "  the %s is now %s\n", now[0], now[1])
 		}
+	}
+	if !k.Amends.IsZero() {
+		fmt.Fprintf(w, "  instead of %s\n", k.Amends.ID)
+	}
+	if k.ReplacedBy != "" {
+		fmt.Fprintf(w, "  replaced by %s\n", k.ReplacedBy)
 	}
 	printEnd(w, k)
 	for _, s := range k.Statements {

@@ -44,9 +44,6 @@ func printEnd(w io.Writer, k *httpapi.Contract) {
 	}
 	const clock = "2006-01-02 15:04:05.000Z"
 	fmt.Fprintf(w, "  ended   by %s: %s\n", e.By, line(e.Reason))
-	if e.Replaced != "" {
-		fmt.Fprintf(w, "  instead %s\n", e.Replaced)
-	}
 	fmt.Fprintf(w, "  refused from event %d on (%s)\n", e.Event, e.Time.Format(clock))
 	if k.Role != "vendor" {
 		fmt.Fprintln(w, "  at the vendor from when it has the revocation; its acknowledgement names the position in its log")

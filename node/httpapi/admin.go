@@ -144,22 +144,24 @@ type Negotiation struct {
 
 // Contract is a contract record, with the signed documents as they are.
 type Contract struct {
-	ID         string          `json:"id"`
-	Digest     canon.Digest    `json:"digest"`
-	Role       string          `json:"role"`
-	Peer       string          `json:"peer"`
-	State      string          `json:"state"`
-	ContextID  string          `json:"contextId"`
-	Contract   json.RawMessage `json:"contract"`
-	Activation json.RawMessage `json:"activation,omitempty"`
-	ValidUntil string          `json:"validUntil"`          // as signed
-	BuyerNow   string          `json:"buyerNow,omitempty"`  // DID of today of a buyer that has moved since
-	VendorNow  string          `json:"vendorNow,omitempty"` // likewise
-	Expired    bool            `json:"expired,omitempty"`
-	End        *End            `json:"end,omitempty"`
-	Statements []Statement     `json:"statements,omitempty"` // with one contract, not in lists
-	Created    time.Time       `json:"created"`
-	Events     []uint64        `json:"events"`
+	ID         string             `json:"id"`
+	Digest     canon.Digest       `json:"digest"`
+	Role       string             `json:"role"`
+	Peer       string             `json:"peer"`
+	State      string             `json:"state"`
+	ContextID  string             `json:"contextId"`
+	Contract   json.RawMessage    `json:"contract"`
+	Activation json.RawMessage    `json:"activation,omitempty"`
+	ValidUntil string             `json:"validUntil"`          // as signed
+	BuyerNow   string             `json:"buyerNow,omitempty"`  // DID of today of a buyer that has moved since
+	VendorNow  string             `json:"vendorNow,omitempty"` // likewise
+	Expired    bool               `json:"expired,omitempty"`
+	Amends     contract.Reference `json:"amends,omitzero"`      // the contract that this one replaced
+	ReplacedBy string             `json:"replacedBy,omitempty"` // the contract that came into force instead
+	End        *End               `json:"end,omitempty"`
+	Statements []Statement        `json:"statements,omitempty"` // with one contract, not in lists
+	Created    time.Time          `json:"created"`
+	Events     []uint64           `json:"events"`
 }
 
 // QueryRequest asks the data plane that a contract names. Purpose is the purpose of record when empty.

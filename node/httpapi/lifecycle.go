@@ -48,6 +48,22 @@ type RevokeRequest struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// AmendRequest asks for a contract that replaces another one: either Needs, a needs file, or what is to change of the terms.
+type AmendRequest struct {
+	Needs         string   `json:"needs,omitempty"`
+	Columns       []string `json:"columns,omitempty"`
+	Operations    []string `json:"operations,omitempty"`
+	Purpose       string   `json:"purpose,omitempty"`
+	RetentionDays *int     `json:"retentionDays,omitempty"`
+	Calls         *int64   `json:"calls,omitempty"`
+	Rationale     string   `json:"rationale,omitempty"` // for the people over there
+}
+
+// Changes says whether any term is to change.
+func (r *AmendRequest) Changes() bool {
+	return len(r.Columns)+len(r.Operations) > 0 || r.Purpose != "" || r.RetentionDays != nil || r.Calls != nil
+}
+
 // Deletions is what was given under a contract, and what became of it.
 type Deletions struct {
 	ContractID string      `json:"contractId"`
@@ -71,6 +87,9 @@ type Result struct {
 // LifecycleAdmin is the part of [Admin] about contracts once they are in force.
 type LifecycleAdmin interface {
 	Revoke(ctx context.Context, id string, req RevokeRequest) (Contract, error)
+	// Amend and Renew start the negotiation of a contract that replaces one in force, and return while it goes on.
+	Amend(ctx context.Context, id string, req AmendRequest) (Negotiation, error)
+	Renew(ctx context.Context, id string) (Negotiation, error)
 	Deletions(ctx context.Context, id string) (Deletions, error)
 	// DeleteData deletes what is held under a contract and returns how many results went.
 	DeleteData(ctx context.Context, id string) (int, error)
@@ -85,6 +104,19 @@ func lifecycleRoutes(a LifecycleAdmin, get, post route) {
 			return nil, err
 		}
 		return a.Revoke(r.Context(), mux.Vars(r)["id"], req)
+	})
+	post("/contracts/{id}/amend", func(r *http.Request) (any, error) {
+		var req AmendRequest
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return a.Amend(r.Context(), mux.Vars(r)["id"], req)
+	})
+	post("/contracts/{id}/renew", func(r *http.Request) (any, error) {
+		if err := decode(r, &struct{}{}); err != nil {
+			return nil, err
+		}
+		return a.Renew(r.Context(), mux.Vars(r)["id"])
 	})
 	get("/contracts/{id}/deletions", func(r *http.Request) (any, error) { return a.Deletions(r.Context(), mux.Vars(r)["id"]) })
 	post("/contracts/{id}/delete-data", func(r *http.Request) (any, error) {

@@ -47,6 +47,7 @@ var kinds = map[string]func() data{
 	ContractActivated:    func() data { return new(Activated) },
 	ContractInForce:      func() data { return new(InForce) },
 	ContractRevoked:      func() data { return new(Revocation) },
+	ContractReplaced:     func() data { return new(Replacement) },
 	ContractAcknowledged: func() data { return new(Acknowledgement) },
 	DataDeleted:          func() data { return new(Deletion) },
 	DeletionReceived:     func() data { return new(Deletion) },

@@ -101,6 +101,7 @@ func story() []Entry {
 		under(ContractInForce, InForce{Digest: digest, Dataset: "orders", Purpose: "regional-pricing", ValidUntil: "2027-02-28T12:00:00Z"}),
 		under(ContractRevoked, Revocation{Statement: digest, By: buyer, Reason: "the report is finished", RevokedAt: "2026-12-01T08:00:00Z", Effective: true}),
 		under(ContractRevoked, Revocation{Statement: digest, By: vendor, Reason: "replaced", RevokedAt: "2026-12-01T08:00:01Z", Replaced: "ctr_BBBBBBBBBBBBBBBBBBBBBB"}),
+		under(ContractReplaced, Replacement{By: "ctr_BBBBBBBBBBBBBBBBBBBBBB", Digest: digest}),
 		under(ContractAcknowledged, Acknowledgement{Statement: digest, By: vendor, Outcome: "revoked", At: "2026-12-01T08:00:02Z"}),
 		under(DataDeleted, Deletion{Statement: digest, By: buyer, Reason: "retention_ended", Results: 3, Receipts: 4, DeletedAt: "2026-12-30T12:00:00Z"}),
 		under(DeletionReceived, Deletion{Statement: digest, By: buyer, Reason: "early", Results: 1, Receipts: 1, DeletedAt: "2026-12-30T12:00:00Z"}),

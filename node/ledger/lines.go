@@ -207,6 +207,10 @@ func (d *Revocation) line(b *line, e *Event) {
 	b.when(!d.Effective, " (it had ended before)")
 }
 
+func (d *Replacement) line(b *line, e *Event) {
+	b.put("contract replaced: ", text(e.Contract), ", in force instead: ", text(d.By), ", ", short(d.Digest))
+}
+
 func (d *Acknowledgement) line(b *line, e *Event) {
 	b.put("acknowledged by ", party(d.By), ": ", short(d.Statement), " about ", text(e.Contract), ", ", text(d.Outcome), " at ", text(d.At))
 }

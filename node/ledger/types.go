@@ -44,6 +44,7 @@ const (
 	ContractInForce   = "contract.inforce"   // → [InForce]
 
 	ContractRevoked      = "contract.revoked"      // → [Revocation]
+	ContractReplaced     = "contract.replaced"     // → [Replacement]
 	ContractAcknowledged = "contract.acknowledged" // → [Acknowledgement]
 	DataDeleted          = "data.deleted"          // buyer → [Deletion]
 	DeletionReceived     = "deletion.received"     // vendor → [Deletion]
@@ -284,6 +285,12 @@ type InForce struct {
 	Dataset    string       `json:"dataset"`
 	Purpose    string       `json:"purpose"`
 	ValidUntil string       `json:"validUntil"`
+}
+
+// Replacement is the data of [ContractReplaced]: another contract, which names this one as the one it amends, came into force.
+type Replacement struct {
+	By     string       `json:"by"`     // contract
+	Digest canon.Digest `json:"digest"` // of By
 }
 
 // Revocation is the data of [ContractRevoked]: a party's signed statement was stored. Statement is the digest of its canonical

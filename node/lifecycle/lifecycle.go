@@ -9,6 +9,7 @@
 //     outbox: after a crash there is either all of it or nothing (invariants 8 and 15).
 //   - A revocation is written once. The data plane refuses from the commit on; the other party learns of it when it can be
 //     reached, and what it answers, signed, is kept.
+//   - Where a contract replaces another, the old one ends in the transaction that stores the new one: never both, never neither.
 //   - Nothing about a contract is taken from who is not a party to it, and a stranger cannot learn that it exists: to it,
 //     every contract is unknown. Parties are known by their line of verified DIDs.
 //   - A deletion statement names only what this transaction deleted, and a vendor keeps only statements about results that

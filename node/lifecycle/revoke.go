@@ -112,6 +112,16 @@ func (s *Service) Revocation(ctx context.Context, tx store.Tx, from did.DID, dat
 		return nil, refuse(CodeMalformed, "%v", err)
 	}
 	h, err := loadFor(tx, r.ContractID, from)
+	var no *Refusal
+	if errors.As(err, &no) && no.Code == CodeUnknownContract {
+		coming, err := s.coming(tx, from)
+		if err != nil {
+			return nil, err
+		}
+		if coming {
+			return nil, ErrNotYet
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +135,10 @@ func (s *Service) Revocation(ctx context.Context, tx store.Tx, from did.DID, dat
 		if h.rec.State == store.Void {
 			return nil, refuse(CodeNotInForce, "contract %s never came into force", h.rec.ID)
 		}
-		err = s.end(tx, h, r, signed, "")
+		replaced, err := Successor(tx, h.rec.ID)
+		if err == nil {
+			err = s.end(tx, h, r, signed, replaced)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -47,6 +47,13 @@ func (s *Service) step(ctx context.Context, tx store.Tx, ses Session, in *inboun
 	case in.ending != nil:
 		return next.Rejected(in.ending.code, in.ending.reason, Effects{})
 	case in.step != nil && next.Role == message.Vendor:
+		why, err := s.irreplaceable(tx, &next)
+		if err != nil {
+			return ses, Effects{}, err
+		}
+		if why != "" {
+			return next.Rejected(policy.CodeNotReplaceable, why+"; nothing new is in force", Effects{})
+		}
 		head, err := tx.Head()
 		if err != nil {
 			return ses, Effects{}, err
@@ -151,6 +158,9 @@ func (s *Service) commit(ctx context.Context, tx store.Tx, conv *store.Conversat
 	}
 	if fx.Record != nil {
 		if err := tx.PutContract(*fx.Record); err != nil {
+			return next, nil, err
+		}
+		if err := s.replace(ctx, tx, next.Contract); err != nil {
 			return next, nil, err
 		}
 	}

@@ -191,7 +191,8 @@ func (s *Service) askOf(ctx context.Context, ses Session) (Ask, error) {
 		return Ask{}, fmt.Errorf("negotiation: conversation %s waits on a message that asks for nothing", ses.ContextID)
 	}
 	version, _ := ses.ContractVersion()
-	return Ask{Peer: ses.Peer, ContextID: ses.ContextID, Scope: *body.Scope, Version: version, Offers: ses.Offers, Rationale: body.Rationale}, nil
+	ask := Ask{Peer: ses.Peer, ContextID: ses.ContextID, Scope: *body.Scope, Version: version, Offers: ses.Offers, Rationale: body.Rationale}
+	return ask, s.replaceable(ctx, &ask)
 }
 
 // drafted asks, and holds the draft to what code alone would offer, which is looked up before and after.

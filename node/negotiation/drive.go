@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -64,6 +65,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 // Start opens a conversation with a verified peer: state and first message are durable when it returns. Nothing is sent
 // before [Service.Drive]. seen is what else was learned about the peer, for the log.
 func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verification, needs string, seen ...ledger.Entry) (contextID string, err error) {
+	return s.StartAmending(ctx, peer, v, needs, contract.Reference{}, seen...)
+}
+
+// StartAmending is Start for a contract that replaces another one. Where the agreement that the rounds lead to has no word for
+// that (contract schema versions before 3), the conversation ends with policy.CodeNotReplaceable: nothing is asked for without it.
+func (s *Service) StartAmending(
+	ctx context.Context, peer *did.Document, v did.Verification, needs string, amends contract.Reference, seen ...ledger.Entry,
+) (contextID string, err error) {
 	if _, err := policy.ParseNeeds([]byte(needs)); err != nil {
 		return "", err
 	}
@@ -71,7 +80,7 @@ func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verificat
 		return "", err
 	}
 	now := s.cfg.Now()
-	next, fx, err := s.openTalk(peer.ID(), needs, now)
+	next, fx, err := s.openTalk(peer.ID(), needs, amends, now)
 	if err != nil {
 		return "", err
 	}
@@ -301,7 +310,7 @@ func (s *Service) answered(ctx context.Context, ses Session, raw []byte) (Result
 func (s *Service) next(ctx context.Context, route Route, conv store.Conversation, ses Session) error {
 	needs, err := policy.ParseNeeds([]byte(ses.Needs))
 	if version, ok := ses.ContractVersion(); ok && err == nil {
-		needs = needs.In(version)
+		needs = needs.In(version).Amending(ses.Amends)
 	}
 	if err != nil {
 		return internal(err)
@@ -339,6 +348,10 @@ func (s *Service) next(ctx context.Context, route Route, conv store.Conversation
 func (s *Service) decideNext(ctx context.Context, route Route, needs *policy.Needs, ses Session, now time.Time) (Session, Effects, error) {
 	switch ses.Phase {
 	case PhaseAsking:
+		if version, _ := ses.ContractVersion(); !ses.Amends.IsZero() && version < contract.Version3 {
+			return ses.Reject(policy.CodeNotReplaceable, fmt.Sprintf("contract schema version %d was agreed on, in which a contract cannot name the one that it replaces "+
+				"(version 3 can): contract %s stays as it is; a contract without the link is negotiated like any other, and the old one revoked", version, ses.Amends.ID))
+		}
 		ask, ok := needs.Ask(ses.Asks)
 		if !ok {
 			return ses.Reject(policy.CodeNeedsNotMet, "nothing is left to ask for")

@@ -73,6 +73,8 @@ type Ask struct {
 	Version   int    // of the contract schema that was agreed on; 0 counts as 1
 	Offers    int    // made so far in this conversation
 	Rationale string // the peer's text: for who reads texts
+	// Replaces is the contract that Scope amends, if the peer may replace it as far as is known; zero otherwise.
+	Replaces contract.Reference
 }
 
 // Decider is the vendor's side of a negotiation. Whatever it is, code has narrowed what it returns.
@@ -80,7 +82,15 @@ type Decider interface {
 	Decide(ctx context.Context, ask Ask, now time.Time) (policy.Outcome, error)
 }
 
-// Config sets up a Service. All fields are needed except Lines (nobody moves), Decider (no dataset on offer), Drafter and Adviser
+// Amendments is what becomes of a contract when another one, which names it, comes into force.
+type Amendments interface {
+	// Replaceable says why a contract of buyer may not replace old, as of tx; "" when it may.
+	Replaceable(tx store.Tx, old contract.Reference, buyer did.DID) (why string, err error)
+	// Replaced ends the contract that c amends, in the transaction that stores c as in force.
+	Replaced(ctx context.Context, tx store.Tx, c *contract.Contract) error
+}
+
+// Config sets up a Service. All fields are needed except Lines (nobody moves), Amendments (no contract replaces another), Decider (no dataset on offer), Drafter and Adviser
 // (code decides alone), Reader (texts are not read), Connector (never a buyer), MaxOpen, PerHour, Sleep and Log.
 type Config struct {
 	Keys func() Keys
@@ -99,14 +109,16 @@ type Config struct {
 	// Later is told of each conversation that waits for [Service.Conclude]; it must not wait for it.
 	Later     func(contextID string)
 	Connector Connector
-	Now       func() time.Time
-	Skew      time.Duration
-	Lifetime  time.Duration                                    // of a message
-	Deadline  time.Duration                                    // of a conversation
-	MaxOpen   int                                              // conversations that one buyer may have open at a time; 0: 64
-	PerHour   int                                              // conversations that one buyer may open in an hour; 0: 240
-	Sleep     func(ctx context.Context, d time.Duration) error // between the buyer's retries; nil: time passes
-	Log       *slog.Logger
+	// Amendments ends contracts that are replaced.
+	Amendments Amendments
+	Now        func() time.Time
+	Skew       time.Duration
+	Lifetime   time.Duration                                    // of a message
+	Deadline   time.Duration                                    // of a conversation
+	MaxOpen    int                                              // conversations that one buyer may have open at a time; 0: 64
+	PerHour    int                                              // conversations that one buyer may open in an hour; 0: 240
+	Sleep      func(ctx context.Context, d time.Duration) error // between the buyer's retries; nil: time passes
+	Log        *slog.Logger
 }
 
 // Service runs negotiations for one node. It is safe for concurrent use, also by several processes over one store.
@@ -373,7 +385,11 @@ func (s *Service) decide(ctx context.Context, in *inbound, ses *Session, now tim
 		return policy.Outcome{}, refuse(envelope.CodeUnknownDataset, "this node offers no dataset")
 	}
 	version, _ := ses.ContractVersion()
-	outcome, err := s.cfg.Decider.Decide(ctx, Ask{Peer: ses.Peer, ContextID: ses.ContextID, Scope: *in.body.Scope, Version: version, Offers: ses.Offers, Rationale: in.body.Rationale}, now)
+	ask := Ask{Peer: ses.Peer, ContextID: ses.ContextID, Scope: *in.body.Scope, Version: version, Offers: ses.Offers, Rationale: in.body.Rationale}
+	if err := s.replaceable(ctx, &ask); err != nil {
+		return policy.Outcome{}, err
+	}
+	outcome, err := s.cfg.Decider.Decide(ctx, ask, now)
 	if err != nil {
 		return outcome, err
 	}

@@ -67,6 +67,7 @@ type Session struct {
 	Ask        *contract.Scope    `json:"ask,omitempty"`
 	Asks       int                `json:"asks"`
 	Needs      string             `json:"needs,omitempty"` // buyer: the needs file, so that a restart decides alike
+	Amends     contract.Reference `json:"amends,omitzero"` // buyer: the contract that the new one is to replace
 	Need       int                `json:"need,omitempty"`  // buyer: which of its needs the last ask comes from
 	Offer      *contract.Offer    `json:"offer,omitempty"`
 	Offers     int                `json:"offers"`

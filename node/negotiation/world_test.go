@@ -72,6 +72,7 @@ type party struct {
 	drafter                          negotiation.Drafter
 	adviser                          negotiation.Adviser
 	reader                           negotiation.Reader
+	amendments                       negotiation.Amendments
 	contracts                        func(did.DID) error
 	maxOpen, perHour                 int
 	changeMeta                       func(*metaproto.Policy)
@@ -199,7 +200,7 @@ func (c *catalogue) Narrow(ask negotiation.Ask, draft contract.Scope, now time.T
 func (c *catalogue) terms(ask negotiation.Ask, now time.Time) policy.Terms {
 	t := policy.Terms{
 		Classes:   map[string]string{"region": "public", "order_value": "business", "order_date": "public", "customer_email": "pii"},
-		DataPlane: contract.DataPlane{DID: "did:wba:data.vendor.test", URL: "https://data.vendor.test/mcp"}, Version: ask.Version, Now: now,
+		DataPlane: contract.DataPlane{DID: "did:wba:data.vendor.test", URL: "https://data.vendor.test/mcp"}, Version: ask.Version, Replaces: ask.Replaces, Now: now,
 	}
 	if ask.Scope.Dataset == "orders" {
 		t.Schema = c.schema
@@ -278,7 +279,7 @@ func (w *world) another(p *party) *negotiation.Service {
 			}
 			return m
 		},
-		Decider: p.decider, Drafter: p.drafter, Adviser: p.adviser, Reader: p.reader, Connector: w, Now: w.Now, Skew: skew, Lifetime: lifetime, Deadline: deadline, Sleep: w.sleep, MaxOpen: p.maxOpen, PerHour: p.perHour,
+		Decider: p.decider, Drafter: p.drafter, Adviser: p.adviser, Reader: p.reader, Connector: w, Amendments: p.amendments, Now: w.Now, Skew: skew, Lifetime: lifetime, Deadline: deadline, Sleep: w.sleep, MaxOpen: p.maxOpen, PerHour: p.perHour,
 	})
 }
 

@@ -44,7 +44,8 @@ type Needs struct {
 	Rationale        string     // sent with every ask
 	Alternatives     []Needs    // asked for in turn when an offer does not meet the needs; they have none of their own
 
-	version int // of the contract schema; 0: the latest, see In
+	amends  contract.Reference // see Amending
+	version int                // of the contract schema; 0: the latest, see In
 }
 
 // Added says which row filters a vendor may put into an offer beside those asked for. The zero value lets all in.

@@ -32,6 +32,9 @@ func (v *Vendor) Check(ask contract.Scope, t Terms) (refusal Outcome, refused bo
 	if !r.AnyPurpose && !slices.Contains(r.Purposes, ask.Purpose) {
 		return reject(CodePurpose, "the purpose "+contract.Echo(ask.Purpose)+" is not allowed on dataset "+contract.Echo(ask.Dataset)+"; allowed are "+quoted(r.Purposes)), true
 	}
+	if !ask.Amends.IsZero() && ask.Amends != t.Replaces {
+		return reject(CodeNotReplaceable, "no contract "+contract.Echo(ask.Amends.ID)+" with this digest is in force between us, so that nothing can replace it"), true
+	}
 	own := contract.Scope{RowFilter: r.RowFilter}
 	for i := range ask.RowFilter {
 		if own.HasCondition(ask.RowFilter[i]) {

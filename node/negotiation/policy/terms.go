@@ -366,11 +366,12 @@ func (n *Needs) In(version int) *Needs {
 
 // withTerms adds what contracts of version 3 hold to an ask, and takes out of it what those before it do not.
 func (n *Needs) withTerms(s contract.Scope) contract.Scope {
-	s.ColumnGrants, s.Rows = nil, contract.RowGrant{}
+	s.ColumnGrants, s.Rows, s.Amends = nil, contract.RowGrant{}, contract.Reference{}
 	if n.version != 0 && n.version < contract.Version3 {
 		s.Operations = both(s.Operations, contract.Operations())
 		return s
 	}
+	s.Amends = n.amends
 	read := both(n.Read, s.Columns)
 	if len(read) == 0 {
 		return s

@@ -20,6 +20,7 @@ const (
 	CodeNotOffered      = "NOT_OFFERED"       // the policy has no entry for the dataset
 	CodePurpose         = "PURPOSE_DENIED"    // not among the allowed purposes
 	CodeRowFilter       = "ROW_FILTER_DENIED" // a condition cannot be granted, and leaving it out would widen
+	CodeNotReplaceable  = "NOT_REPLACEABLE"   // the contract to be amended is not in force between the two, or cannot be named
 	CodeNothingLeft     = "NOTHING_GRANTABLE" // nothing useful remains
 	CodeTooManyRounds   = "TOO_MANY_ROUNDS"
 	CodeOfferWider      = "OFFER_WIDER" // an offer grants more than was asked
@@ -143,6 +144,7 @@ type Terms struct {
 	Classes   map[string]string // class of each column; a column without one is never granted
 	Version   int               // of the contract schema that was agreed on; 0 counts as 1
 	DataPlane contract.DataPlane
+	Replaces  contract.Reference // the contract that this buyer may replace: in force between the two. Zero: none
 	Now       time.Time
 }
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/ledger"
+	"github.com/treaty-node/treaty/node/notice"
+	"github.com/treaty-node/treaty/node/store"
+)
+
+// TestAmendment_TwoNodes: a contract is renewed, and the new one amended; each time the old one ends at both sides, with the vendor's
+// signed revocation, and each names the other. What nobody can replace stays as it is.
+func TestAmendment_TwoNodes(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	vendor, buyer := start(t, vendorDir), start(t, buyerDir)
+	first := agree(t, buyer)
+	calls := int64(7)
+	replace := func(old string, start func() (httpapi.Negotiation, error)) string {
+		t.Helper()
+		n, err := start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n = buyer.wait(t, n.ContextID); n.Phase != "in_force" {
+			t.Fatalf("phase %s: %s %s", n.Phase, n.Code, n.Reason)
+		}
+		for _, side := range []*company{buyer, vendor} {
+			k := side.until(t, old, has("TreatyRevocation", "TreatyAcknowledgement"))
+			if k.State != store.Revoked || k.ReplacedBy != n.ContractID || k.End == nil || k.End.Replaced != n.ContractID || k.End.By != vendor.Status().DID {
+				t.Errorf("the old one: %+v, end %+v", k, k.End)
+			}
+			now, err := side.Contract(t.Context(), n.ContractID)
+			if err != nil || now.State != store.InForce || now.Amends.ID != old || now.Amends.Digest != k.Digest || now.ReplacedBy != "" {
+				t.Errorf("the new one: %+v %v", now, err)
+			}
+			side.verified(t, old, "revoked")
+			side.verified(t, n.ContractID)
+		}
+		return n.ContractID
+	}
+	second := replace(first, func() (httpapi.Negotiation, error) { return buyer.Renew(t.Context(), first) })
+	third := replace(second, func() (httpapi.Negotiation, error) {
+		return buyer.Amend(t.Context(), second, httpapi.AmendRequest{Calls: &calls, Columns: []string{"region", "order_value"}, Operations: []string{"avg"}})
+	})
+	scopes := map[string]contract.Scope{}
+	for _, id := range []string{first, second, third} {
+		k, err := buyer.Contract(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := contract.Parse(k.Contract)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Amends = contract.Reference{}
+		scopes[id] = c.Scope
+	}
+	if a, b := scopes[first], scopes[second]; !a.Within(&b) || !b.Within(&a) {
+		t.Errorf("renewed: %+v\nwas:     %+v", b, a)
+	}
+	if s := scopes[third]; s.CallBudget != 7 || strings.Join(s.Columns, " ") != "region order_value" || strings.Join(s.Operations, " ") != "avg" {
+		t.Errorf("amended: %+v", s)
+	}
+	for name, tt := range map[string]struct {
+		call func() (httpapi.Negotiation, error)
+		code string
+		kind httpapi.Kind
+	}{
+		"replaced already": {func() (httpapi.Negotiation, error) { return buyer.Renew(t.Context(), first) }, "NOT_IN_FORCE", httpapi.KindRefused},
+		"by the vendor":    {func() (httpapi.Negotiation, error) { return vendor.Renew(t.Context(), third) }, "WRONG_PARTY", httpapi.KindRefused},
+		"nothing new":      {func() (httpapi.Negotiation, error) { return buyer.Amend(t.Context(), third, httpapi.AmendRequest{}) }, "", httpapi.KindUsage},
+		"file and terms": {func() (httpapi.Negotiation, error) {
+			return buyer.Amend(t.Context(), third, httpapi.AmendRequest{Needs: needsYAML, Purpose: "x"})
+		}, "", httpapi.KindUsage},
+	} {
+		var e *httpapi.Error
+		if _, err := tt.call(); !errors.As(err, &e) || e.Code != tt.code || e.Kind != tt.kind {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	t.Run("revocation before the contract", func(t *testing.T) { earlyRevocation(t, buyer, vendor, third) })
+}
+
+// earlyRevocation: while a buyer waits for the vendor's word about a contract, a revocation of one that it does not know is taken later.
+func earlyRevocation(t *testing.T, buyer, vendor *company, id string) {
+	k, err := vendor.Contract(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := contract.Parse(k.Contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ID = contract.ID(canon.Sum([]byte("on its way")))
+	r, err := contract.RevokeAs(t.Context(), c, vendor.Status().DID, "over", time.Now(), vendor.Talking().Binding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conv := store.Conversation{
+		Own: buyer.Status().DID, Peer: vendor.Status().DID, ContextID: "waiting", Role: "buyer", Phase: store.AwaitingActivation,
+		State: []byte("{}"), Created: time.Now(), Updated: time.Now(),
+	}
+	put := func(version int64) {
+		t.Helper()
+		if err := buyer.Store().Update(t.Context(), func(tx store.Tx) error { return tx.PutConversation(conv, version) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(0)
+	to, err := did.Parse(buyer.Status().DID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan notice.Answer, 1)
+	go func() {
+		a, _ := vendor.AskNotice(t.Context(), to, "revocation", r)
+		answered <- a
+	}()
+	refused := func() (found bool) {
+		err := buyer.Store().View(t.Context(), func(tx store.Tx) error {
+			list, err := tx.FindEvents(store.EventFilter{Type: ledger.MessageRefused, Peer: vendor.Status().DID})
+			for _, e := range list {
+				var d ledger.MessageRefusal
+				if e.Decode(&d) == nil && d.Code == "UNAVAILABLE" {
+					found = true
+				}
+			}
+			return err
+		})
+		return found || err != nil
+	}
+	for i := 0; !refused(); i++ {
+		if i > 400 {
+			t.Fatal("the notice was not put off")
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	select {
+	case a := <-answered:
+		t.Fatalf("answered for good: %+v", a)
+	default:
+	}
+	conv.Phase = "rejected"
+	put(1)
+	if a := <-answered; a.OK || a.Code != "UNKNOWN_CONTRACT" {
+		t.Errorf("%+v", a)
+	}
+}
