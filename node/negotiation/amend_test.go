@@ -12,6 +12,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
@@ -38,9 +39,9 @@ func (replacing) Replaced(_ context.Context, tx store.Tx, c *contract.Contract) 
 }
 
 // replaceable is a world with a contract in force that can be replaced.
-func replaceable(tb testing.TB, dir string) (*world, contract.Reference) {
+func replaceable(tb testing.TB) (*world, contract.Reference) {
 	tb.Helper()
-	w := newWorldIn(tb, dir)
+	w := newWorld(tb)
 	for _, p := range []*party{w.buyer, w.vendor} {
 		p.amendments = replacing{}
 		w.serve(p)
@@ -84,55 +85,96 @@ func (p *party) standing(tb testing.TB, old contract.Reference) (replaced bool) 
 	return newIn
 }
 
-// TestC15_Amend_BothOrNeither crashes each side at each of its commits, before and after it: at every moment either the old contract
-// is in force or the new one, and in the end the new one at both.
+// replacingStore is a store that a crash hits before or after the commit that ends the old contract and stores the new one.
+type replacingStore struct {
+	store.Store
+	after bool
+	down  *bool
+	died  func()
+}
+
+func (f replacingStore) Update(ctx context.Context, fn func(store.Tx) error) error {
+	hit := false
+	err := f.Store.Update(ctx, func(tx store.Tx) error {
+		if err := fn(puttingTx{tx, &hit}); err != nil {
+			return err
+		}
+		if hit && !f.after {
+			return errCrash
+		}
+		return nil
+	})
+	if hit {
+		*f.down = true
+		f.died()
+	}
+	if err == nil && hit {
+		return errCrash
+	}
+	return err
+}
+
+type puttingTx struct {
+	store.Tx
+	hit *bool
+}
+
+func (t puttingTx) PutContract(c store.ContractRecord) error {
+	*t.hit = true
+	return t.Tx.PutContract(c)
+}
+
+// TestC15_Amend_BothOrNeither crashes each side before and after the commit in which one contract takes the other's place: at that
+// moment either the old one is in force or the new one, and in the end the new one at both. (Every other commit of a negotiation is
+// crashed by TestInvariant8_RestartInEveryPhase.)
 func TestC15_Amend_BothOrNeither(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"buyer", "vendor"} {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after commit %v", side, after), func(t *testing.T) {
 				t.Parallel()
-				for n, hit := 1, true; hit; n++ {
-					w, old := replaceable(t, t.TempDir())
-					id := w.amend(old)
-					p := w.buyer
-					if side == "vendor" {
-						p = w.vendor
+				w, old := replaceable(t)
+				id := w.amend(old)
+				p := w.buyer
+				if side == "vendor" {
+					p = w.vendor
+				}
+				down, crashes := false, 0
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				died := func() {}
+				if side == "buyer" {
+					died = cancel
+				}
+				p.store = replacingStore{p.db, after, &down, died}
+				w.serve(p)
+				revive := func() {
+					if !down {
+						return
 					}
-					commits, down := 0, false
-					hit = false
-					p.store = &fragile{p.db, func() (bool, bool) {
-						commits++
-						now := commits == n
-						hit, down = hit || now, down || now
-						return now && !after, now && after
-					}}
-					w.serve(p)
+					down = false
+					crashes++
+					if replaced := p.standing(t, old); replaced != after {
+						t.Errorf("replaced: %v", replaced)
+					}
+					w.restart(p)
+				}
+				if side == "vendor" {
 					w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
 						reply, err := deliver(raw)
-						if down && side == "vendor" {
-							down = false
-							w.vendor.standing(t, old)
-							w.restart(w.vendor)
-						}
+						revive()
 						return reply, err
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					if err := w.buyer.svc.Drive(ctx, id); err != nil {
-						if !down || side != "buyer" {
-							t.Fatal(err)
-						}
-						w.buyer.standing(t, old)
-						w.restart(w.buyer)
-						fatal(t, w.buyer.svc.Drive(ctx, id))
-					}
-					cancel()
-					if ses := w.buyer.session(t, id); ses.Phase != negotiation.PhaseInForce {
-						t.Fatalf("commit %d: %s %s %s", n, ses.Phase, ses.Code, ses.Reason)
-					}
-					if !w.buyer.standing(t, old) || !w.vendor.standing(t, old) {
-						t.Errorf("commit %d: the old contract stays", n)
-					}
+				}
+				if err := w.buyer.svc.Drive(ctx, id); err != nil && !down {
+					t.Fatal(err)
+				}
+				revive()
+				if ses := w.drive(id); ses.Phase != negotiation.PhaseInForce || crashes != 1 {
+					t.Fatalf("%s: %s %s after %d crashes", ses.Phase, ses.Code, ses.Reason, crashes)
+				}
+				if !w.buyer.standing(t, old) || !w.vendor.standing(t, old) {
+					t.Error("the old contract stays")
 				}
 			})
 		}
@@ -142,54 +184,50 @@ func TestC15_Amend_BothOrNeither(t *testing.T) {
 // TestC15_Amend_Refused: what is not in force between the two is not replaced, whenever that shows, and the old contract stays as it is.
 func TestC15_Amend_Refused(t *testing.T) {
 	t.Parallel()
-	ended := func(w *world, old contract.Reference) {
-		fatal(t, w.vendor.db.Update(context.Background(), func(tx store.Tx) error {
-			return replacing{}.Replaced(context.Background(), tx, &contract.Contract{Scope: contract.Scope{Amends: old}})
-		}))
+	w, old := replaceable(t)
+	refused := func(name string, named contract.Reference, reason string) {
+		t.Helper()
+		ses := w.drive(w.amend(named))
+		if ses.Phase != negotiation.PhaseRejected || ses.Code != policy.CodeNotReplaceable || !strings.Contains(ses.Reason, reason) {
+			t.Fatalf("%s: %s: %s %s", name, ses.Phase, ses.Code, ses.Reason)
+		}
+		for _, p := range []*party{w.buyer, w.vendor} {
+			if recs := p.contractRecords(t); len(recs) != 1 {
+				t.Errorf("%s: %d contracts", name, len(recs))
+			}
+		}
+		if w.buyer.contractRecords(t)[0].State != store.InForce {
+			t.Errorf("%s: the buyer's old contract has ended", name)
+		}
 	}
-	for name, change := range map[string]func(w *world, old *contract.Reference){
-		"another digest": func(_ *world, old *contract.Reference) { old.Digest = canon.Sum([]byte("other terms")) },
-		"unknown":        func(_ *world, old *contract.Reference) { old.ID = contract.ID(canon.Sum([]byte("nothing"))) },
-		"ended before":   func(w *world, old *contract.Reference) { ended(w, *old) },
-		"a vendor that replaces none": func(w *world, _ *contract.Reference) {
-			w.vendor.amendments = nil
-			w.serve(w.vendor)
-		},
-		"ended before the activation": func(w *world, old *contract.Reference) {
-			at := *old
-			w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
-				for _, rec := range w.vendor.contractRecords(t) {
-					list := w.vendor.count(t, "contract.built")
-					if rec.ID == at.ID && rec.State == store.InForce && list == 2 {
-						ended(w, at) // the draft is out, and the buyer's proof comes
-					}
-				}
-				return deliver(raw)
-			}
-		},
-		"a vendor of version 2": func(w *world, _ *contract.Reference) { speaks(w.vendor, "2", "1") },
-		"a buyer of version 1":  func(w *world, _ *contract.Reference) { speaks(w.buyer, "1") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, old := replaceable(t, t.TempDir())
-			named := old
-			change(w, &named)
-			ses := w.drive(w.amend(named))
-			if ses.Phase != negotiation.PhaseRejected || ses.Code != policy.CodeNotReplaceable {
-				t.Fatalf("%s: %s %s", ses.Phase, ses.Code, ses.Reason)
-			}
-			if strings.Contains(name, "version") && !strings.Contains(ses.Reason, "version 3 can") {
-				t.Errorf("reason: %s", ses.Reason)
-			}
-			for _, p := range []*party{w.buyer, w.vendor} {
-				if recs := p.contractRecords(t); len(recs) != 1 {
-					t.Errorf("%d contracts", len(recs))
-				}
-			}
-			if w.buyer.contractRecords(t)[0].State != store.InForce {
-				t.Error("the buyer's old contract has ended")
-			}
-		})
+	const notBetween = "no contract"
+	refused("another digest", contract.Reference{ID: old.ID, Digest: canon.Sum([]byte("other terms"))}, notBetween)
+	refused("unknown", contract.Reference{ID: contract.ID(canon.Sum([]byte("nothing"))), Digest: old.Digest}, notBetween)
+
+	w.vendor.amendments = nil
+	w.serve(w.vendor)
+	refused("a vendor that replaces none", old, notBetween)
+	w.vendor.amendments = replacing{}
+	w.serve(w.vendor)
+
+	meta := w.vendor.changeMeta
+	speaks(w.vendor, "2", "1")
+	refused("a vendor of version 2", old, "version 3 can")
+	w.vendor.changeMeta = meta
+	speaks(w.buyer, "1")
+	refused("a buyer of version 1", old, "version 3 can")
+	w.buyer.changeMeta = nil
+
+	drafts := w.vendor.count(t, ledger.ContractBuilt)
+	w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
+		if w.vendor.count(t, ledger.ContractBuilt) > drafts { // the draft is out, and this is the buyer's proof
+			w.wire = nil
+			fatal(t, w.vendor.db.Update(t.Context(), func(tx store.Tx) error {
+				return replacing{}.Replaced(t.Context(), tx, &contract.Contract{Scope: contract.Scope{Amends: old}})
+			}))
+		}
+		return deliver(raw)
 	}
+	refused("ended before the activation", old, "nothing new is in force")
+	refused("ended before the offer", old, notBetween)
 }
