@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +62,7 @@ func TestEndToEnd(t *testing.T) {
 	sub("a second node on one folder", secondNode)
 	sub("backup and restore", backupAndRestore)
 	sub("what does not start", doesNotStart)
+	sub("a contract is renewed and amended", contractReplaced)
 	sub("the identities move", identitiesMove)
 	sub("the job still runs", func(w *world, id string) {
 		w.ask(id)
@@ -122,6 +125,58 @@ func notGranted(w *world, id string) {
 		w.t.Errorf("%d negotiations, %d before: something was sent", got, before)
 	}
 	w.must(4, buyer, question("ctr_AAAAAAAAAAAAAAAAAAAAAA")...)
+}
+
+// contractReplaced: the data plane serves the contract that replaces another one, and refuses that one, from the same moment on. A
+// call that runs meanwhile ends with an answer or with the refusal, and its receipt says which.
+func contractReplaced(w *world, _ string) {
+	first := w.negotiate().ContractID
+	w.ask(first)
+	var replaced atomic.Bool
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for !replaced.Load() {
+			if r := w.run(buyer, question(first)...); r.code != 0 && !strings.Contains(r.stderr, "CONTRACT_REVOKED") {
+				w.t.Errorf("while the contract was replaced: %v", r)
+				return
+			}
+		}
+	})
+	replace := func(args ...string) string {
+		n := decodeInto[httpapi.Negotiation](w.t, w.must(0, buyer, append([]string{"contracts"}, append(args, "--json")...)...).stdout)
+		if n.Phase != "in_force" || n.ContractID == "" {
+			w.t.Fatalf("%q: %+v", args, n)
+		}
+		return n.ContractID
+	}
+	second := replace("renew", first)
+	replaced.Store(true)
+	asking.Wait()
+	third := replace("amend", second, "--operations", "avg", "--calls", "2")
+	for old, next := range map[string]string{first: second, second: third} {
+		_, head := w.events(vendor, w.genesis(vendor))
+		said := w.refused("CONTRACT_REVOKED", buyer, question(old)...)
+		refusals, _ := w.events(vendor, head)
+		if len(refusals) != 1 || refusals[0].Type != ledger.CallRefused || refusals[0].Process != "dataplane" || refusals[0].Contract != old {
+			w.t.Errorf("the data plane was not asked, or did not say no: %s\n%+v", said, refusals)
+		}
+		for _, name := range []string{buyer, vendor} {
+			c := decodeInto[httpapi.Contract](w.t, w.must(0, name, "contracts", "show", old, "--json").stdout)
+			if c.State != "revoked" || c.ReplacedBy != next {
+				w.t.Errorf("%s: %s is %s, replaced by %q", name, old, c.State, c.ReplacedBy)
+			}
+			w.verifyEvidence(name, old)
+			w.verifyEvidence(name, next)
+		}
+	}
+	// The new terms are in force, with a budget of their own; what they leave out is refused.
+	w.refused("SCOPE_DENIED", buyer, question(third)...) // it counts, too
+	mean := []string{"query", "--contract", third, "--aggregate", "avg(order_value)", "--group-by", "region"}
+	w.must(0, buyer, mean...)
+	w.must(0, buyer, mean...)
+	w.refused("BUDGET_EXHAUSTED", buyer, mean...)
+	w.refused("NOT_IN_FORCE", buyer, "contracts", "renew", first)
+	w.refused("WRONG_PARTY", vendor, "contracts", "renew", third)
 }
 
 func groupTooSmall(w *world, _ string) {
