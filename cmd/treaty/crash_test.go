@@ -376,6 +376,51 @@ func TestCrash_Withdraw(t *testing.T) {
 	w.ask(w.negotiate().ContractID)
 }
 
+// TestCrash_Replace: wherever a process is killed around the commit in which one contract takes another one's place, one of the two is in
+// force at the vendor when it is up again, never both and never neither; in the end it is the new one, at both, and the data plane
+// refuses the old one.
+func TestCrash_Replace(t *testing.T) {
+	w := newWorld(t)
+	w.start(vendor, plane, buyer)
+	id := w.negotiate().ContractID
+	for _, kill := range []struct{ victim, at string }{
+		{vendor, "contract.activate:1"}, {vendor, "contract.activated:1"}, {buyer, "contract.proof:1"}, {buyer, "contract.received:1"},
+	} {
+		if err := w.stop(kill.victim); err != nil {
+			t.Fatal(err)
+		}
+		p := w.launch(kill.victim, node.CrashEnv+"="+kill.at)
+		if err := w.up(kill.victim); err != nil {
+			t.Fatal(err)
+		}
+		w.run(buyer, "contracts", "renew", id, "--no-wait")
+		err := <-p.done
+		p.done <- err
+		if !wasKilled(err) {
+			t.Fatalf("%v: ended with %v", kill, err)
+		}
+		delete(w.running, kill.victim)
+		stands := "SELECT count(*) FROM contracts c WHERE state = 'in_force' AND NOT EXISTS (SELECT 1 FROM revocations WHERE contract_id = c.id)"
+		if n := count(t, w.path(vendor, node.StoreFile), stands); n != 1 {
+			t.Errorf("%v: %d contracts are in force at the vendor", kill, n)
+		}
+		w.start(kill.victim)
+		c := &crash{world: w}
+		n := c.concluded(kill.at, w.negotiations(buyer)[0].ContextID)
+		w.refused("CONTRACT_REVOKED", buyer, question(id)...)
+		w.ask(n.ContractID)
+		for _, name := range []string{buyer, vendor} {
+			old := decodeInto[httpapi.Contract](t, w.must(0, name, "contracts", "show", id, "--json").stdout)
+			if old.State != "revoked" || old.ReplacedBy != n.ContractID {
+				t.Errorf("%v: %s: the old contract is %s, replaced by %q", kill, name, old.State, old.ReplacedBy)
+			}
+			w.verifyEvidence(name, id)
+			w.verifyEvidence(name, n.ContractID)
+		}
+		id = n.ContractID
+	}
+}
+
 func count(t *testing.T, path, query string) (n int) {
 	t.Helper()
 	if err := openStore(t, path).QueryRowContext(t.Context(), query).Scan(&n); err != nil {
