@@ -11,6 +11,7 @@ import (
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/ledger/evidence"
+	"github.com/treaty-node/treaty/node/store"
 )
 
 // TestFollow_EachSideMovesUnderLoad: two nodes that trust each other's DID and nobody else; negotiations run while first the buyer,
@@ -105,5 +106,72 @@ func TestFollow_DeniedThatMoves(t *testing.T) {
 		if err := vendor.Entitled(t.Context(), id); err == nil {
 			t.Errorf("%s is dealt with", id)
 		}
+	}
+}
+
+// TestFollow_MovesUnderNegotiation: both companies replace their binding keys while they negotiate. The conversation comes to its contract;
+// each has verified and recorded the other's move, and the next contract is made under the new DIDs.
+func TestFollow_MovesUnderNegotiation(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	c := &shifted{}
+	vendor, buyer := startAt(t, vendorDir, c), startAt(t, buyerDir, c)
+	before := conclude(t, buyer, vendor) // caches are warm
+	n := must[httpapi.Negotiation](t)(buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: "vendorcorp.test"}))
+	v := rotate(t, vendor.Node, httpapi.RotateBinding)
+	first := rotate(t, buyer.Node, httpapi.RotateBinding)
+	if n = buyer.wait(t, n.ContextID); n.Phase != "in_force" {
+		buyer.dump(t)
+		vendor.dump(t)
+		t.Fatalf("phase %s: %s %s", n.Phase, n.Code, n.Reason)
+	}
+	// The notices get there, and each side has the other's step, with what its owner says of the old key.
+	step := func(of *company, r httpapi.Rotation) (s store.Succession) {
+		t.Helper()
+		for range 400 {
+			err := of.Store().View(t.Context(), func(tx store.Tx) (err error) { s, err = tx.GetSuccession(r.PreviousDID); return err })
+			if err == nil && s.New == r.DID && s.CompromisedSince.IsZero() == (r.Suspects == nil) {
+				return s
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		buyer.dump(t)
+		vendor.dump(t)
+		t.Fatalf("no step %+v, but %+v", r, s)
+		return s
+	}
+	step(buyer, v)
+	step(vendor, first)
+	last := conclude(t, buyer, vendor) // under the DIDs of now
+	b := must[httpapi.Rotation](t)(buyer.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateBinding, Compromised: true, Since: c.Now().Add(-time.Minute).Truncate(time.Second)}))
+	if s := step(vendor, b); s.Own || s.CompromisedSince.Format(time.RFC3339) != b.Suspects.Since {
+		t.Errorf("%+v", s)
+	}
+	if s := step(buyer, b); !s.Own {
+		t.Errorf("%+v", s)
+	}
+	// What the DID of the lost key signed holds and is to be judged; what the buyer signed under the one before it is what it was.
+	for id, want := range map[string]bool{before: false, last: true} {
+		for _, of := range []*company{buyer, vendor} {
+			report, suspect := must[evidence.Report](t)(evidence.VerifyBundle(must[[]byte](t)(of.Evidence(t.Context(), id)))), false
+			for _, check := range report.Checks {
+				suspect = suspect || check.Status == evidence.Suspect
+				if check.Status == evidence.Failed {
+					t.Errorf("%+v", check)
+				}
+			}
+			if suspect != want || report.OK() == want {
+				t.Errorf("the bundle of %s from %s: %+v", id, of.dir, report.Checks)
+			}
+		}
+	}
+	for _, id := range []string{before, n.ContractID} {
+		if k := must[httpapi.Contract](t)(vendor.Contract(t.Context(), id)); k.State != "in_force" {
+			t.Errorf("%+v", k)
+		}
+	}
+	conclude(t, buyer, vendor)
+	// Who still has the old DID finds the one of today.
+	if n := must[httpapi.Negotiation](t)(buyer.Negotiate(t.Context(), httpapi.NegotiateRequest{Peer: v.PreviousDID})); buyer.wait(t, n.ContextID).Phase != "in_force" {
+		t.Error("the old DID leads nowhere")
 	}
 }

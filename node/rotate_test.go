@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/httpapi"
@@ -273,6 +274,50 @@ func TestRotate_Signing(t *testing.T) {
 	}
 	if n.RequestSigner().KeyID() != second.KID || keyOf(t, n, first.KID).KID != "" {
 		t.Errorf("requests by %s", n.RequestSigner().KeyID())
+	}
+}
+
+// TestRotate_SignatureOutlivesItsKey: what a secondary key has signed is verified with the version of the document that a peer pinned
+// then, after the key was retired and is in no document any more.
+func TestRotate_SignatureOutlivesItsKey(t *testing.T) {
+	buyerDir, vendorDir := initPair(t, nil)
+	c := &shifted{}
+	vendor, buyer := startAt(t, vendorDir, c), startAt(t, buyerDir, c)
+	id := must[did.DID](t)(did.Parse(vendor.Status().DID))
+	look := func() { // after what is in the cache has gone
+		t.Helper()
+		c.advance(6 * time.Minute)
+		must[[]httpapi.ResolveResult](t)(buyer.Resolve(t.Context(), id.String()))
+	}
+	first := rotate(t, vendor.Node, httpapi.RotateSigning)
+	look()
+	signer := vendor.RequestSigner()
+	sig := must[[]byte](t)(signer.Sign(t.Context(), []byte("a request")))
+	if signer.KeyID() != first.KID {
+		t.Fatalf("signed by %s", signer.KeyID())
+	}
+	rotate(t, vendor.Node, httpapi.RotateSigning)
+	c.advance(week)
+	if err := vendor.Tend(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	var verified, gone int
+	for _, p := range must[[]resolver.Pin](t)(buyer.Store().(resolver.Pins).History(t.Context(), id)) {
+		doc := must[*did.Document](t)(did.ParseDocument(p.Raw))
+		key, err := doc.KeyFor(first.KID, did.Authentication, c.Now())
+		if err != nil {
+			gone++
+			continue
+		}
+		if err := key.Verify([]byte("a request"), sig); err != nil {
+			t.Error(err)
+		}
+		verified++
+	}
+	now := must[[]httpapi.ResolveResult](t)(buyer.Resolve(t.Context(), id.String()))
+	if doc := must[*did.Document](t)(did.ParseDocument(now[0].Document)); verified == 0 || gone == 0 || doc.In(first.KID, did.Authentication) {
+		t.Errorf("%d versions verify it, %d do not list the key; today's is %s", verified, gone, doc.Raw())
 	}
 }
 

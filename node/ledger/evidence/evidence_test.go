@@ -4,6 +4,7 @@ package evidence
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -28,10 +29,18 @@ var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 type party struct {
 	id     did.DID
-	signer did.Signer
+	signer did.Signer // with the binding key
+	talks  did.Signer // signs its messages; nil: signer does
 	kex    did.PrivateKey
 	kexID  string
 	doc    []byte
+}
+
+func (p party) messages() did.Signer {
+	if p.talks != nil {
+		return p.talks
+	}
+	return p.signer
 }
 
 func newParty(t testing.TB, name string, seed byte) party {
@@ -91,7 +100,7 @@ func (d *deal) send(from, to party, typ envelope.Type, agreement canon.Digest, b
 	e, opened, err := envelope.Build(d.t.Context(), envelope.Draft{
 		Type: typ, To: to.id, ContextID: d.in.ContextID, Seq: int64(n + 1), CreatedAt: start.Add(time.Duration(n) * time.Second),
 		Prev: d.prev, Agreement: agreement, Body: raw,
-	}, from.signer, seal)
+	}, from.messages(), seal)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -179,7 +188,7 @@ func (d *deal) rounds() canon.Digest {
 	policy := metaproto.DefaultPolicy()
 	side := func(role metaproto.Role, self, peer party) metaproto.State {
 		s, err := metaproto.New(metaproto.Config{
-			Role: role, ContextID: d.in.ContextID, Self: self.id, Peer: peer.id, SigningKID: self.signer.KeyID(), KeyAgreementKID: self.kexID,
+			Role: role, ContextID: d.in.ContextID, Self: self.id, Peer: peer.id, SigningKID: self.messages().KeyID(), KeyAgreementKID: self.kexID,
 		}, policy, start)
 		if err != nil {
 			d.t.Fatal(err)
@@ -197,11 +206,11 @@ func (d *deal) rounds() canon.Digest {
 	r := side(metaproto.Responder, d.vendor, d.buyer)
 	for m != nil {
 		d.send(d.buyer, d.vendor, envelope.TypeMetaproto, canon.Digest{}, m)
-		if r, m = step(r, metaproto.Receive{Message: *m, SignerKID: d.buyer.signer.KeyID()}); m == nil {
+		if r, m = step(r, metaproto.Receive{Message: *m, SignerKID: d.buyer.messages().KeyID()}); m == nil {
 			break
 		}
 		d.send(d.vendor, d.buyer, envelope.TypeMetaproto, canon.Digest{}, m)
-		i, m = step(i, metaproto.Receive{Message: *m, SignerKID: d.vendor.signer.KeyID()})
+		i, m = step(i, metaproto.Receive{Message: *m, SignerKID: d.vendor.messages().KeyID()})
 	}
 	a, ok := i.Concluded()
 	if !ok {
@@ -393,11 +402,15 @@ func TestChangedBundle(t *testing.T) {
 			if err := json.Unmarshal(b.Envelopes[0], &e); err != nil {
 				t.Fatal(err)
 			}
-			e["signature"] = "A" + e["signature"][1:]
-			if e["signature"][1] == 'A' {
-				e["signature"] = "B" + e["signature"][1:]
+			sig, err := base64.RawURLEncoding.DecodeString(e["signature"])
+			if err != nil {
+				t.Fatal(err)
 			}
-			b.Envelopes[0], _ = json.Marshal(e)
+			sig[0] ^= 1
+			e["signature"] = base64.RawURLEncoding.EncodeToString(sig)
+			if b.Envelopes[0], err = json.Marshal(e); err != nil {
+				t.Fatal(err)
+			}
 		}, chain},
 		"messages end before the accept": {func(b *Bundle) { b.Envelopes, b.Disclosures = b.Envelopes[:3], nil }, transcript},
 		"disclosure altered":             {func(b *Bundle) { b.Disclosures[0].Body = replace(b.Disclosures[0].Body, "report", "summary") }, disclosures},
