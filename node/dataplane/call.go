@@ -80,12 +80,13 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 func (c *call) consider(ctx context.Context) (d contract.Decision, err error) {
 	s := c.s
 	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		c.facts, err = readFacts(tx, c.req.ContractID, c.caller.DID)
+		c.facts, err = s.readFacts(tx, c.req.ContractID, c.caller.DID)
 		return err
 	})
 	if err != nil {
 		return d, fmt.Errorf("reading the contract: %w", err)
 	}
+	s.seen.keep(&c.facts, 0, 0)
 	if c.v, err = s.judge(ctx, c.facts, c.caller); err != nil {
 		return d, fmt.Errorf("verifying the contract: %w", err)
 	}
@@ -225,7 +226,7 @@ func (c *call) reserve(ctx context.Context) error {
 	budget, draw := c.s.opts.Ceiling.budget(granted.CallBudget), c.draw(now)
 	var d contract.Decision
 	err := c.s.opts.Store.UpdateRelaxed(ctx, func(tx store.Tx) (err error) {
-		if c.facts, err = readFacts(tx, id, c.caller.DID); err != nil {
+		if c.facts, err = c.s.readFacts(tx, id, c.caller.DID); err != nil {
 			return err
 		}
 		if !c.facts.found || !c.facts.callerLost.IsZero() || !c.s.verdictKey(c.facts, c.caller, nil).Equal(c.basis) {
@@ -256,6 +257,7 @@ func (c *call) reserve(ctx context.Context) error {
 		c.s.known.Remove(c.party())
 		return fmt.Errorf("reserving the call: %w", err)
 	default:
+		c.s.seen.keep(&c.facts, 1, draw.Epsilon)
 		return nil
 	}
 	// The next call is refused before it waits for a place.

@@ -21,7 +21,7 @@ import (
 func (s *Service) Describe(ctx context.Context, caller httpsig.Caller, id string) (*datatools.ContractInfo, error) {
 	var f facts
 	err := s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		f, err = readFacts(tx, id, caller.DID)
+		f, err = s.readFacts(tx, id, caller.DID)
 		return err
 	})
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*c
 				return err
 			}
 			for _, rec := range records {
-				f, err := readFacts(tx, rec.ID, caller.DID)
+				f, err := s.readFacts(tx, rec.ID, caller.DID)
 				if err != nil {
 					return err
 				}

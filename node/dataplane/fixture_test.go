@@ -148,6 +148,7 @@ type fixture struct {
 	opts                        Options
 	svc                         *Service
 	contract                    *contract.Contract
+	path                        string // of the store
 }
 
 func newFixture(t testing.TB, change ...func(*contract.Offer)) *fixture {
@@ -158,7 +159,8 @@ func newFixture(t testing.TB, change ...func(*contract.Offer)) *fixture {
 		clock: clock.NewFake(start), src: &fakeSource{rows: oneGroup()},
 	}
 	var err error
-	f.db, err = sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "treaty.db"), sqlite.Options{Node: f.vendor.id(), Process: "dataplane", Clock: f.clock})
+	f.path = filepath.Join(t.TempDir(), "treaty.db")
+	f.db, err = sqlite.Create(t.Context(), f.path, sqlite.Options{Node: f.vendor.id(), Process: "dataplane", Clock: f.clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@
 //     checked here against the caller's own verified document and this process's own copy of the vendor's. A party that has
 //     moved to another DID is followed in the documents, fetched and verified by this process: a succession in the store grants
 //     nothing, but one with a compromise takes away. A verdict is remembered for exactly these bytes, documents and revocations.
+//   - A revocation that this process has found on record, calls and epsilon that were used, stay so for it whatever becomes of the
+//     store; one that holds fewer revocations than before is not served from at all.
 //   - The operator's [Ceiling] stands above every contract, and nothing in the store can lift it.
 //   - Revocation and expiry are checked again in the transaction that records the signed receipt and the event, and only after
 //     it is durable does the first byte of a result leave.
@@ -85,6 +87,7 @@ type Service struct {
 	vendors  map[string]*did.Document
 	verdicts *lru.Cache[canon.Digest, *verdict]
 	known    *lru.Cache[party, known]
+	seen     *seen
 
 	strangers *strangers
 	slots     *slots
@@ -122,6 +125,9 @@ func New(o Options) (*Service, error) {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if s.known, err = lru.New[party, known](maxVerdicts); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if s.seen, err = newSeen(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if s.strangers, err = newStrangers(); err != nil {

@@ -43,7 +43,7 @@ func lost(tx reader, id string) (time.Time, error) {
 	return step.CompromisedSince, err
 }
 
-func readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
+func (s *Service) readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
 	f.Standing, err = tx.GetStanding(id)
 	if errors.Is(err, store.ErrNotFound) {
 		return f, nil
@@ -52,6 +52,9 @@ func readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
 		return f, err
 	}
 	f.found = true
+	if err := s.seen.hold(&f); err != nil {
+		return f, err
+	}
 	if !f.Compromises {
 		return f, nil
 	}
