@@ -77,11 +77,11 @@ func stamp(t time.Time) string {
 // Negotiate implements [httpapi.Admin]: it finds and verifies the peer, stores the conversation and its first message, and
 // returns while the conversation goes on.
 func (n *Node) Negotiate(ctx context.Context, req httpapi.NegotiateRequest) (httpapi.Negotiation, error) {
-	return n.negotiate(ctx, req, contract.Reference{})
+	return n.negotiate(ctx, req, negotiation.Instead{})
 }
 
 // negotiate is Negotiate for a contract that may replace another one.
-func (n *Node) negotiate(ctx context.Context, req httpapi.NegotiateRequest, amends contract.Reference) (httpapi.Negotiation, error) {
+func (n *Node) negotiate(ctx context.Context, req httpapi.NegotiateRequest, instead negotiation.Instead) (httpapi.Negotiation, error) {
 	needs, err := n.needs(req.Needs)
 	if err != nil {
 		return httpapi.Negotiation{}, err
@@ -106,7 +106,7 @@ func (n *Node) negotiate(ctx context.Context, req httpapi.NegotiateRequest, amen
 		return n.dryRun(p, ask), nil
 	}
 	card := ledger.Entry{Type: ledger.CardVerified, Peer: p.card.Agent.String(), Data: ledger.Card{URL: p.url, KID: p.card.KeyID, Name: p.card.Name}}
-	id, err := n.nego.StartAmending(ctx, p.result.Document, p.result.Verification, needs, amends, card)
+	id, err := n.nego.StartAmending(ctx, p.result.Document, p.result.Verification, needs, instead, card)
 	if err != nil {
 		return httpapi.Negotiation{}, refusalError(err)
 	}

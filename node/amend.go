@@ -11,6 +11,7 @@ import (
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/lifecycle"
+	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -34,23 +35,20 @@ func (n *Node) Amend(ctx context.Context, id string, req httpapi.AmendRequest) (
 	if err != nil {
 		return httpapi.Negotiation{}, err
 	}
-	text := []byte(req.Needs)
-	if req.Needs != "" && req.Changes() {
-		return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "a needs file says everything; leave the other terms out, or the file"}
+	if req.Needs != "" {
+		if req.Changes() {
+			return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "a needs file says everything; leave the other terms out, or the file"}
+		}
+		return n.replace(ctx, c, peer, req.Needs, nil)
 	}
-	if req.Needs == "" {
-		if !req.Changes() {
-			return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "nothing is to be changed", Hint: "treaty contracts renew asks for the same terms again"}
-		}
-		scope := overlaid(c.Scope, req)
-		if err := scope.Validate(); err != nil {
-			return httpapi.Negotiation{}, usageError(err)
-		}
-		if text, err = policy.NeedsFor(scope, req.Rationale); err != nil {
-			return httpapi.Negotiation{}, err
-		}
+	if !req.Changes() {
+		return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: "nothing is to be changed", Hint: "treaty contracts renew asks for the same terms again"}
 	}
-	return n.replace(ctx, c, peer, string(text))
+	scope := overlaid(c.Scope, req)
+	if err := scope.Validate(); err != nil {
+		return httpapi.Negotiation{}, usageError(err)
+	}
+	return n.again(ctx, c, peer, scope, req.Rationale)
 }
 
 // Renew implements [httpapi.LifecycleAdmin].
@@ -59,19 +57,25 @@ func (n *Node) Renew(ctx context.Context, id string) (httpapi.Negotiation, error
 	if err != nil {
 		return httpapi.Negotiation{}, err
 	}
-	text, err := policy.NeedsFor(c.Scope, "renewal of contract "+c.ID)
+	return n.again(ctx, c, peer, c.Scope, "renewal of contract "+c.ID)
+}
+
+// again asks for these terms and no others.
+func (n *Node) again(ctx context.Context, c *contract.Contract, peer string, terms contract.Scope, rationale string) (httpapi.Negotiation, error) {
+	text, err := policy.NeedsFor(terms, rationale)
 	if err != nil {
 		return httpapi.Negotiation{}, err
 	}
-	return n.replace(ctx, c, peer, string(text))
+	return n.replace(ctx, c, peer, string(text), &terms)
 }
 
-func (n *Node) replace(ctx context.Context, c *contract.Contract, peer, needs string) (httpapi.Negotiation, error) {
+func (n *Node) replace(ctx context.Context, c *contract.Contract, peer, needs string, terms *contract.Scope) (httpapi.Negotiation, error) {
 	digest, err := c.Digest()
 	if err != nil {
 		return httpapi.Negotiation{}, err
 	}
-	return n.negotiate(ctx, httpapi.NegotiateRequest{Peer: peer, Needs: needs}, contract.Reference{ID: c.ID, Digest: digest})
+	old := contract.Reference{ID: c.ID, Digest: digest}
+	return n.negotiate(ctx, httpapi.NegotiateRequest{Peer: peer, Needs: needs}, negotiation.Instead{Of: old, Terms: terms})
 }
 
 // amendable is a contract that this node, as its buyer, can ask to replace, and where its vendor is reached.
@@ -146,6 +150,9 @@ func overlaid(s contract.Scope, req httpapi.AmendRequest) contract.Scope {
 		if len(g.Uses) > 0 {
 			kept = append(kept, g)
 		}
+	}
+	if s.Noise != nil {
+		s.Noise.Bounds = slices.DeleteFunc(s.Noise.Bounds, func(b contract.Bound) bool { return !slices.Contains(s.Columns, b.Column) })
 	}
 	if s.ColumnGrants = kept; len(s.Readable()) == 0 {
 		s.Rows = contract.RowGrant{}

@@ -87,7 +87,55 @@ func TestAmendment_TwoNodes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	t.Run("replaceable", func(t *testing.T) { replaceable(t, buyer, vendor, third, second) })
 	t.Run("revocation before the contract", func(t *testing.T) { earlyRevocation(t, buyer, vendor, third) })
+}
+
+// replaceable: a vendor lets only a contract in force with the very same company be replaced, and says no in the same words whatever
+// is the matter with another one.
+func replaceable(t *testing.T, buyer, vendor *company, id, over string) {
+	of := func(id string) contract.Reference {
+		k, err := vendor.Contract(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return contract.Reference{ID: id, Digest: k.Digest}
+	}
+	self, err := did.Parse(buyer.Status().DID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := did.Parse(vendor.Status().DID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, unknown := of(id), of(id)
+	forged.Digest, unknown.ID = canon.Sum([]byte("other terms")), contract.ID(canon.Sum([]byte("nothing")))
+	for name, tt := range map[string]struct {
+		at    *company
+		old   contract.Reference
+		buyer did.DID
+		ok    bool
+	}{
+		"its own":                  {vendor, of(id), self, true},
+		"another digest":           {vendor, forged, self, false},
+		"unknown":                  {vendor, unknown, self, false},
+		"replaced before":          {vendor, of(over), self, false},
+		"somebody else's":          {vendor, of(id), stranger, false},
+		"in which this node buys":  {buyer, of(id), self, false},
+		"in which this node buys,": {buyer, of(id), stranger, false},
+	} {
+		err := tt.at.Store().View(t.Context(), func(tx store.Tx) error {
+			why, err := tt.at.Replaceable(tx, tt.old, tt.buyer)
+			if want := "no contract " + contract.Echo(tt.old.ID) + " with this digest is in force between us"; (why == "") != tt.ok || !tt.ok && why != want {
+				t.Errorf("%s: %q", name, why)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // earlyRevocation: while a buyer waits for the vendor's word about a contract, a revocation of one that it does not know is taken later.

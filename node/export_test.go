@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
@@ -56,3 +57,8 @@ func (n *Node) Signed() *http.Client { return n.signed }
 
 // Public is what the internet sees.
 func (n *Node) Public() http.Handler { return n.public }
+
+// Replaceable says why a contract of buyer may not replace old.
+func (n *Node) Replaceable(tx store.Tx, old contract.Reference, buyer did.DID) (string, error) {
+	return n.ending.Replaceable(tx, old, buyer)
+}

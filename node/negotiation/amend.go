@@ -14,6 +14,12 @@ import (
 // between the two for the offer, and again in the transaction that activates, which also ends it. There is never a moment with both
 // in force, nor, where one was, with neither.
 
+// Instead is what a buyer wants to replace, and by what. The zero value: a contract of its own.
+type Instead struct {
+	Of    contract.Reference
+	Terms *contract.Scope // exactly these, and nothing else; nil: what the needs say
+}
+
 // noAmendments is why a node that replaces no contracts takes none.
 const noAmendments = "this node replaces no contracts"
 

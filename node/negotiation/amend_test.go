@@ -57,7 +57,7 @@ func (w *world) amend(old contract.Reference) string {
 	w.tb.Helper()
 	v, err := w.vendor.doc.Verify(w.Now())
 	fatal(w.tb, err)
-	id, err := w.buyer.svc.StartAmending(context.Background(), w.vendor.doc, v, buyerNeeds, old)
+	id, err := w.buyer.svc.StartAmending(context.Background(), w.vendor.doc, v, buyerNeeds, negotiation.Instead{Of: old})
 	fatal(w.tb, err)
 	return id
 }
@@ -230,4 +230,29 @@ func TestC15_Amend_Refused(t *testing.T) {
 	}
 	refused("ended before the activation", old, "nothing new is in force")
 	refused("ended before the offer", old, notBetween)
+}
+
+// TestC15_Amend_TwoAtOnce: of two negotiations about replacing one contract, the vendor's commits decide. The second comes too late
+// with its proof, and one contract is in force at both.
+func TestC15_Amend_TwoAtOnce(t *testing.T) {
+	t.Parallel()
+	w, old := replaceable(t)
+	drafts := w.vendor.count(t, ledger.ContractBuilt)
+	var won negotiation.Session
+	w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
+		if w.vendor.count(t, ledger.ContractBuilt) > drafts { // the draft is out, and this is the buyer's proof
+			w.wire = nil
+			won = w.drive(w.amend(old))
+		}
+		return deliver(raw)
+	}
+	lost := w.drive(w.amend(old))
+	if won.Phase != negotiation.PhaseInForce || lost.Phase != negotiation.PhaseRejected || lost.Code != policy.CodeNotReplaceable {
+		t.Errorf("%s; %s: %s %s", won.Phase, lost.Phase, lost.Code, lost.Reason)
+	}
+	for _, p := range []*party{w.buyer, w.vendor} {
+		if n := len(p.contractRecords(t)); n != 2 || !p.standing(t, old) {
+			t.Errorf("%s: %d contracts", p.id, n)
+		}
+	}
 }

@@ -65,13 +65,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 // Start opens a conversation with a verified peer: state and first message are durable when it returns. Nothing is sent
 // before [Service.Drive]. seen is what else was learned about the peer, for the log.
 func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verification, needs string, seen ...ledger.Entry) (contextID string, err error) {
-	return s.StartAmending(ctx, peer, v, needs, contract.Reference{}, seen...)
+	return s.StartAmending(ctx, peer, v, needs, Instead{}, seen...)
 }
 
 // StartAmending is Start for a contract that replaces another one. Where the agreement that the rounds lead to has no word for
 // that (contract schema versions before 3), the conversation ends with policy.CodeNotReplaceable: nothing is asked for without it.
 func (s *Service) StartAmending(
-	ctx context.Context, peer *did.Document, v did.Verification, needs string, amends contract.Reference, seen ...ledger.Entry,
+	ctx context.Context, peer *did.Document, v did.Verification, needs string, instead Instead, seen ...ledger.Entry,
 ) (contextID string, err error) {
 	if _, err := policy.ParseNeeds([]byte(needs)); err != nil {
 		return "", err
@@ -80,7 +80,7 @@ func (s *Service) StartAmending(
 		return "", err
 	}
 	now := s.cfg.Now()
-	next, fx, err := s.openTalk(peer.ID(), needs, amends, now)
+	next, fx, err := s.openTalk(peer.ID(), needs, instead, now)
 	if err != nil {
 		return "", err
 	}
@@ -310,7 +310,7 @@ func (s *Service) answered(ctx context.Context, ses Session, raw []byte) (Result
 func (s *Service) next(ctx context.Context, route Route, conv store.Conversation, ses Session) error {
 	needs, err := policy.ParseNeeds([]byte(ses.Needs))
 	if version, ok := ses.ContractVersion(); ok && err == nil {
-		needs = needs.In(version).Amending(ses.Amends)
+		needs = needs.In(version).Amending(ses.Amends, ses.Terms)
 	}
 	if err != nil {
 		return internal(err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/metaproto"
-	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation/message"
@@ -64,7 +63,7 @@ func (s *Session) reopens(floor metaproto.Floor, now time.Time) bool {
 }
 
 // openTalk is a buyer's new conversation with its first round, not stored yet.
-func (s *Service) openTalk(peer did.DID, needs string, amends contract.Reference, now time.Time) (Session, Effects, error) {
+func (s *Service) openTalk(peer did.DID, needs string, instead Instead, now time.Time) (Session, Effects, error) {
 	keys, contextID := s.cfg.Keys(), envelope.NewID()
 	fresh, err := keys.newTalk(contextID)
 	if err != nil {
@@ -78,7 +77,7 @@ func (s *Service) openTalk(peer did.DID, needs string, amends contract.Reference
 		return Session{}, Effects{}, err
 	}
 	ses := NewSession(message.Buyer, s.self(), peer, contextID, meta, now, s.cfg.Deadline)
-	ses.Needs, ses.Amends, ses.sealedKeys = needs, amends, fresh.sealed
+	ses.Needs, ses.Amends, ses.Terms, ses.sealedKeys = needs, instead.Of, instead.Terms, fresh.sealed
 	return ses.Begin(s.cfg.Meta(), now)
 }
 
@@ -88,7 +87,7 @@ func (s *Service) again(old *Session, now time.Time) (*Session, Effects) {
 	if !old.reopens(s.cfg.Meta().Floor, now) || s.cfg.Contracts(old.listener()) != nil {
 		return nil, Effects{}
 	}
-	next, fx, err := s.openTalk(old.listener(), old.Needs, old.Amends, now)
+	next, fx, err := s.openTalk(old.listener(), old.Needs, Instead{old.Amends, old.Terms}, now)
 	if err != nil {
 		s.cfg.Log.Error("the negotiation is not taken up again", "contextId", old.ContextID, "err", err)
 		return nil, Effects{}

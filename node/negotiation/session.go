@@ -68,6 +68,7 @@ type Session struct {
 	Asks       int                `json:"asks"`
 	Needs      string             `json:"needs,omitempty"` // buyer: the needs file, so that a restart decides alike
 	Amends     contract.Reference `json:"amends,omitzero"` // buyer: the contract that the new one is to replace
+	Terms      *contract.Scope    `json:"terms,omitempty"` // buyer: what alone is asked for and taken; absent: what Needs says
 	Need       int                `json:"need,omitempty"`  // buyer: which of its needs the last ask comes from
 	Offer      *contract.Offer    `json:"offer,omitempty"`
 	Offers     int                `json:"offers"`

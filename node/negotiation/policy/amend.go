@@ -9,41 +9,43 @@ import (
 	"github.com/treaty-node/treaty/node/contract"
 )
 
-// Amending is the needs for a contract that replaces another one; zero: none. Every ask then names it, where the version has a word for that.
-func (n *Needs) Amending(old contract.Reference) *Needs {
+// Amending is the needs for a contract that replaces another one; zero: none. Every ask then names it, where the version has a word for
+// that, and the new one must begin at once: the old one ends with it. Where there are terms, exactly they are asked for, and nothing
+// else is taken.
+func (n *Needs) Amending(old contract.Reference, terms *contract.Scope) *Needs {
 	out := *n
-	out.amends = old
 	out.Alternatives = slices.Clone(n.Alternatives)
+	amend := func(n *Needs) {
+		if n.amends = old; !old.IsZero() {
+			n.StartWithin = 0
+		}
+	}
 	for i := range out.Alternatives {
-		out.Alternatives[i].amends = old
+		amend(&out.Alternatives[i])
+	}
+	amend(&out)
+	if terms != nil {
+		out.terms, out.Alternatives = terms, nil
 	}
 	return &out
 }
 
-// NeedsFor is a needs file that asks for the terms of a contract again, no more and, for what has a number, no less. A column whose
-// uses the contract narrows is asked for as optional: how its class is granted is the vendor's to say.
+// others lists how an offer differs from the terms that alone are taken.
+func (n *Needs) others(o *contract.Offer, ask *contract.Scope) []string {
+	lines := Explain(*ask, o.Scope, o.Removed)
+	for i := range lines {
+		lines[i] += " (rule these terms)"
+	}
+	return lines
+}
+
+// NeedsFor is a needs file that asks for the terms of a contract again, as far as such a file has words for them; see
+// [Needs.Amending].
 func NeedsFor(s contract.Scope, rationale string) ([]byte, error) {
 	type object = map[string]any
-	read := s.Readable()
-	usual := usesWithoutRule()
-	var required, optional []string
-	for _, name := range s.Columns {
-		if g, _ := s.Grant(name); covers(g.Uses, usual) {
-			required = append(required, name)
-		} else {
-			optional = append(optional, name)
-		}
-	}
-	columns := object{}
-	if len(required) > 0 {
-		columns["required"] = required
-	}
-	if len(optional) > 0 {
-		columns["optional"] = optional
-	}
 	exactly := func(n int64) object { return object{"wanted": n, "minimum": n} }
 	out := object{
-		"version": 1, "dataset": s.Dataset, "columns": columns, "operations": s.Operations, "purpose": s.Purpose,
+		"version": 1, "dataset": s.Dataset, "columns": s.Columns, "operations": s.Operations, "purpose": s.Purpose,
 		"retention_days": exactly(int64(s.RetentionDays)), "call_budget": exactly(s.CallBudget), "max_min_group_size": s.MinGroupSize,
 		"row_filters": "refuse",
 	}
@@ -54,7 +56,7 @@ func NeedsFor(s contract.Scope, rationale string) ([]byte, error) {
 		out["min_rate"] = s.Rate
 	}
 	if !s.Rows.IsZero() {
-		out["read"], out["row_budget"] = read, exactly(s.Rows.RowBudget)
+		out["read"], out["row_budget"] = s.Readable(), exactly(s.Rows.RowBudget)
 	}
 	if s.RetentionStatement != "" {
 		out["retention_statements"] = []string{s.RetentionStatement}

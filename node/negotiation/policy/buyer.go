@@ -45,6 +45,7 @@ type Needs struct {
 	Alternatives     []Needs    // asked for in turn when an offer does not meet the needs; they have none of their own
 
 	amends  contract.Reference // see Amending
+	terms   *contract.Scope    // see Amending
 	version int                // of the contract schema; 0: the latest, see In
 }
 
@@ -191,7 +192,14 @@ func (n *Needs) check(at node) error {
 	return nil
 }
 
-func (n *Needs) scope() contract.Scope { return n.withTerms(n.base()) }
+func (n *Needs) scope() contract.Scope {
+	if n.terms == nil {
+		return n.withTerms(n.base())
+	}
+	s := n.terms.Clone()
+	s.Amends = n.amends
+	return s
+}
 
 // base is what every version can ask for.
 func (n *Needs) base() contract.Scope {
@@ -308,6 +316,9 @@ func (n *Needs) DecideOffer(r Received) Reply {
 
 // unmet lists which of the needs an offer within ask does not meet, each with the key of the needs file that wants it.
 func (n *Needs) unmet(s *contract.Offer, ask *contract.Scope, now time.Time) []string {
+	if n.terms != nil {
+		return append(n.others(s, ask), n.untimely(s, now)...)
+	}
 	var out []string
 	for _, c := range n.Columns.Required {
 		if !slices.Contains(s.Columns, c) {
