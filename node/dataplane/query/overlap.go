@@ -57,7 +57,9 @@ func ParseShape(data []byte) (Shape, error) {
 // Overlap makes the statement that says whether two shapes of one dataset can be subtracted from each other to single people
 // out: within the groups that both have in common, how many cells are there in which one shows between 1 and minimum-1 people
 // that the other does not. Its one cell is that number, see [Close]. A person counts as shown where a group with it has the
-// minimum size, so that what one of them withheld counts as well.
+// minimum size, so that what one of them withheld counts as well. A group need not be made by the same columns in both: one of a
+// shape is also held against those of the other that share rows with it, all together, so that a filter for what the other
+// groups by is no way around.
 //
 // What it does not see: sums and differences of three and more answers, and persons who differ by a null in an aggregated
 // column only.
@@ -105,7 +107,11 @@ func (b *builder) overlap(first, second Shape) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		q.WriteString([]string{"WITH ", ", "}[i] + name + " AS (SELECT 1 AS one")
+		number := "1" // of the group; the same wherever the engine works it out again, because groups differ in their keys
+		if len(groups) > 0 {
+			number = "row_number() OVER (ORDER BY " + strings.Join(groups, ", ") + ")"
+		}
+		q.WriteString([]string{"WITH ", ", "}[i] + name + " AS (SELECT " + number + " AS one")
 		on := []string{"1 = 1"}
 		for j, g := range groups {
 			fmt.Fprintf(&q, ", %s AS k%d", g, j)
@@ -138,23 +144,36 @@ func (b *builder) overlap(first, second Shape) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		flags = append(flags, fmt.Sprintf("CASE WHEN %c.one = 1 AND %s THEN 1 ELSE 0 END AS in%d", 'a'+i, rows, i))
+		flags = append(flags, fmt.Sprintf("CASE WHEN %s THEN %c.one END AS in%d", rows, 'a'+i, i))
 	}
 	fmt.Fprintf(&q, "%s AS who, %s FROM %s%s)", who, strings.Join(flags, ", "), from, strings.Join(joins, ""))
-	distinct := ""
+	distinct, people := "", "sum(n)"
 	if subject != "" {
-		distinct = "DISTINCT "
+		distinct, people = "DISTINCT ", "count(DISTINCT who)"
 	}
+	least := max(first.MinGroup, second.MinGroup, 1) - 1
+	fmt.Fprintf(&q, ", bits AS (SELECT in0, in1, who, count(*) AS n FROM flags WHERE in0 IS NOT NULL OR in1 IS NOT NULL GROUP BY in0, in1, who)"+
+		", pairs AS (SELECT in0, in1, %s AS n FROM bits WHERE in0 IS NOT NULL AND in1 IS NOT NULL GROUP BY in0, in1)", people)
 	count := func(x, y int) string {
-		return fmt.Sprintf("count(%sCASE WHEN in%d = 1 AND in%d = 0 THEN who END)", distinct, x, y)
+		return fmt.Sprintf("count(%sCASE WHEN in%d IS NOT NULL AND in%d IS NULL THEN who END)", distinct, x, y)
 	}
-	fmt.Fprintf(&q, " SELECT count(*) FROM (SELECT %s AS x, %s AS y FROM flags", count(0, 1), count(1, 0))
+	fmt.Fprintf(&q, " SELECT (SELECT count(*) FROM (SELECT %s AS x, %s AS y FROM flags", count(0, 1), count(1, 0))
 	if len(by) > 0 {
 		q.WriteString(" GROUP BY " + strings.Join(by, ", "))
 	}
-	least := max(first.MinGroup, second.MinGroup, 1) - 1
-	fmt.Fprintf(&q, ") AS cells WHERE x BETWEEN 1 AND %d OR y BETWEEN 1 AND %d", least, least)
+	fmt.Fprintf(&q, ") AS cells WHERE x BETWEEN 1 AND %d OR y BETWEEN 1 AND %d) + %s + %s", least, least, near(0, 1, people, least), near(1, 0, people, least))
 	return q.String(), nil
+}
+
+// near counts the groups of shape x that differ by 1 to least people from all groups of shape y together that share rows with
+// them. Those that miss more than that of a single one of y's groups are left out first: they would be most of the work.
+func near(x, y int, people string, least int) string {
+	candidates := fmt.Sprintf("SELECT p.in%d AS g FROM pairs AS p JOIN (SELECT in%d AS g, %s AS n FROM bits WHERE in%d IS NOT NULL GROUP BY in%d) AS s ON s.g = p.in%d "+
+		"GROUP BY p.in%d HAVING max(s.n - p.n) <= %d", x, y, people, y, y, y, x, least)
+	return fmt.Sprintf("(SELECT count(*) FROM (SELECT g FROM ("+
+		"SELECT c.g, b.who, b.n FROM (%s) AS c JOIN bits AS b ON b.in%d = c.g WHERE b.in%d IS NULL UNION ALL "+
+		"SELECT c.g, b.who, b.n FROM (%s) AS c JOIN pairs AS p ON p.in%d = c.g JOIN bits AS b ON b.in%d = p.in%d WHERE b.in%d IS NULL OR b.in%d <> c.g"+
+		") AS u GROUP BY g HAVING %s BETWEEN 1 AND %d) AS v)", candidates, x, y, candidates, x, y, y, x, x, people, least)
 }
 
 // shown writes the rows that a shape looks at.

@@ -49,6 +49,11 @@ func TestOverlap(t *testing.T) {
 	few := contract.Request{Filters: []contract.Condition{{Column: "pay", Op: "<", Value: contract.TextValue("130.00")}}}
 	months := contract.Request{GroupByDate: []contract.DateGroup{{Column: "day", Unit: "month"}}}
 	monthsOfTeams := contract.Request{GroupBy: []string{"team"}, GroupByDate: months.GroupByDate}
+	filtered := func(conds ...contract.Condition) contract.Request { return contract.Request{Filters: conds} }
+	justA, notP5 := where("team", "=", "A"), where("who", "!=", "p5")
+	notTree := contract.Request{Where: &contract.Filter{Not: &contract.Filter{Or: []contract.Filter{contract.Where(where("team", "!=", "A")), contract.Where(where("who", "=", "p5"))}}}}
+	days := contract.Request{GroupByDate: []contract.DateGroup{{Column: "day", Unit: "day"}}}
+	weeks := contract.Request{GroupByDate: []contract.DateGroup{{Column: "day", Unit: "week"}}}
 	for _, tt := range []struct {
 		name string
 		a, b contract.Request
@@ -68,6 +73,16 @@ func TestOverlap(t *testing.T) {
 		{"months against all: two people are withheld in March", all, months, 3, nil, true},
 		{"months of teams against teams", teams, monthsOfTeams, 3, nil, false},
 		{"months of teams against teams, for a smaller minimum", teams, monthsOfTeams, 2, nil, true},
+		{"a filter for a group, but one", teams, filtered(justA, notP5), 3, nil, true},
+		{"the other way round, and the group is made by two columns", filtered(justA, notP5), contract.Request{GroupBy: []string{"team", "pay"}}, 1, nil, false},
+		{"by a range", teams, filtered(where("team", ">=", "A"), where("team", "<", "B"), notP5), 3, nil, true},
+		{"by a beginning", teams, filtered(where("team", "prefix", "A"), notP5), 3, nil, true},
+		{"by NOT and OR", teams, notTree, 3, nil, true},
+		{"two groups but one", teams, filtered(where("team", "in", "A", "B"), notP5), 3, nil, true},
+		{"a filter for a group", teams, filtered(justA), 3, nil, false},
+		{"what no team is known of", all, filtered(where("team", "is_not_null")), 3, nil, true},
+		{"a week is days, one of which is withheld", days, weeks, 3, nil, true},
+		{"days against days of one month", days, contract.Request{GroupByDate: days.GroupByDate, Filters: []contract.Condition{where("day", "<", "2025-02-01")}}, 3, nil, false},
 		{"another row filter", all, all, 3, []contract.Condition{{Column: "team", Op: "!=", Value: contract.TextValue("C")}}, false},
 		{"another row filter that hides too few", all, all, 4, []contract.Condition{{Column: "team", Op: "!=", Value: contract.TextValue("C")}}, true},
 	} {
