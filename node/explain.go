@@ -73,5 +73,9 @@ func (n *Node) explainCedar(req *contract.Request, c *contract.Contract) []httpa
 		r := n.offer.cedar.Decide(who, u.Use, cedar.Column{Dataset: req.Dataset, Name: u.Column, Class: n.offer.classes[req.Dataset][u.Column]}, terms)
 		out = append(out, httpapi.Step{Stage: "offer", Allowed: r.Allowed, Rule: r.Name(), Text: u.Use + " of " + contract.Echo(u.Column) + ": " + r.Why()})
 	}
+	if cedar.CountsRows(req) {
+		r := n.offer.cedar.CountRows(who, &c.Scope, func(name string) string { return n.offer.classes[req.Dataset][name] }, terms)
+		out = append(out, httpapi.Step{Stage: "offer", Allowed: r.Allowed, Rule: r.Name(), Text: "count of rows: " + r.Why()})
+	}
 	return out
 }

@@ -131,15 +131,37 @@ func (n *narrowing) grant(g *contract.ColumnGrant) bool {
 	return false
 }
 
-// Request rules on every use of a column by a request, and by the contract's row filter: what that lets through tells about
-// the column. It stops at the first that is denied, and returns that use.
-func (p *Policy) Request(who Company, req *contract.Request, rowFilter []contract.Condition, classes func(column string) string, t Terms) (contract.ColumnUse, Ruling) {
+// CountRows rules on a count of rows, which uses no column: it is permitted where one of the columns that are granted may be
+// counted. Who may count none of them may not count the rows that they are in.
+func (p *Policy) CountRows(who Company, granted *contract.Scope, classes func(column string) string, t Terms) (last Ruling) {
+	for _, name := range granted.Columns {
+		if last = p.Decide(who, contract.OpCount, Column{granted.Dataset, name, classes(name)}, t); last.Allowed {
+			return last
+		}
+	}
+	return last
+}
+
+// CountsRows says whether a request counts rows rather than values of a column.
+func CountsRows(req *contract.Request) bool {
+	return slices.ContainsFunc(req.Aggregates, func(a contract.Aggregate) bool { return a.Column == "" })
+}
+
+// Request rules on every use of a column by a request under a scope that was granted, and by its row filter: what that lets
+// through tells about the column. It stops at the first that is denied, and returns that use; one without a column is a count
+// of rows.
+func (p *Policy) Request(who Company, req *contract.Request, granted *contract.Scope, classes func(column string) string, t Terms) (contract.ColumnUse, Ruling) {
 	last := Ruling{Allowed: true}
 	if p == nil {
 		return contract.ColumnUse{}, last
 	}
+	if CountsRows(req) {
+		if r := p.CountRows(who, granted, classes, t); !r.Allowed {
+			return contract.ColumnUse{Use: contract.OpCount}, r
+		}
+	}
 	uses := req.ColumnUses()
-	for _, f := range rowFilter {
+	for _, f := range granted.RowFilter {
 		uses = append(uses, contract.ColumnUse{Use: Filter, Column: f.Column})
 	}
 	for i, u := range uses {

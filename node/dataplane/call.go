@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/treaty-node/treaty/did/canon"
@@ -147,8 +148,11 @@ func (c *call) proceed(ctx context.Context) (out *datatools.QueryOutput, err err
 	}
 	answer, err := c.plan.Answer(rows)
 	if errors.Is(err, query.ErrGroups) {
-		return nil, c.refuse(ctx, contract.Refusal(contract.GroupTooSmall, c.v.contract,
-			fmt.Sprintf("no group has at least %d subjects with a value", s.opts.Ceiling.minGroup(c.v.contract.MinGroupSize))))
+		text := fmt.Sprintf("no group has at least %d subjects with a value", s.opts.Ceiling.minGroup(c.v.contract.MinGroupSize))
+		if n := c.plan.Values; n > 0 {
+			text += fmt.Sprintf(", and the %d values without which a percentile is the minimum or maximum", n)
+		}
+		return nil, c.refuse(ctx, contract.Refusal(contract.GroupTooSmall, c.v.contract, text))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the result: %w", err)
@@ -199,6 +203,10 @@ func (c *call) decide() contract.Decision {
 	}
 	spec := query.Spec{
 		Dialect: dialect, From: table.From,
+		Hides: func(op, column string) bool {
+			g, _ := granted.Grant(column)
+			return !slices.Contains(g.Operations, op)
+		},
 		Request: c.req, Schema: s.schemas[c.req.Dataset], RowFilter: granted.RowFilter, Subject: set.Subject,
 		MinGroup: s.opts.Ceiling.minGroup(granted.MinGroupSize), MaxRows: s.opts.MaxRows,
 	}

@@ -19,14 +19,21 @@ func termsOf(c *contract.Contract) cedar.Terms {
 	return cedar.Terms{Purpose: c.Purpose, RetentionDays: c.RetentionDays, MinGroupSize: c.MinGroupSize}
 }
 
+func classesOf(d dataset.Dataset) func(column string) string {
+	return func(name string) string { return d.Columns[name].Class }
+}
+
 // forbids holds every use of a column against the ceiling's policies, if it has any: "" when none is denied.
 func (c *Ceiling) forbids(d dataset.Dataset, req *contract.Request, granted *contract.Contract) string {
 	if c.Cedar == nil {
 		return ""
 	}
-	use, r := c.Cedar.Request(asking(req.Caller, granted), req, granted.RowFilter, func(name string) string { return d.Columns[name].Class }, termsOf(granted))
+	use, r := c.Cedar.Request(asking(req.Caller, granted), req, &granted.Scope, classesOf(d), termsOf(granted))
 	if r.Allowed {
 		return ""
+	}
+	if use.Column == "" {
+		return "rows may not be counted at this data plane, because no column may be: " + r.Why()
 	}
 	return fmt.Sprintf("column %s may not be used for %s at this data plane: %s", contract.Echo(use.Column), use.Use, r.Why())
 }
@@ -79,6 +86,10 @@ func (c *Ceiling) Explain(sets dataset.Config, req *contract.Request, granted *c
 			r := c.Cedar.Decide(asking(req.Caller, granted), u.Use, cedar.Column{Dataset: req.Dataset, Name: u.Column, Class: d.Columns[u.Column].Class}, termsOf(granted))
 			steps = append(steps, Step{Stage: "cedar", Allowed: r.Allowed, Rule: r.Name(), Text: what + ": " + r.Why()})
 		}
+	}
+	if c.Cedar != nil && cedar.CountsRows(req) {
+		r := c.Cedar.CountRows(asking(req.Caller, granted), &granted.Scope, classesOf(d), termsOf(granted))
+		steps = append(steps, Step{Stage: "cedar", Allowed: r.Allowed, Rule: r.Name(), Text: "count of rows: " + r.Why()})
 	}
 	if len(steps) == 0 || !anyDenied(steps) {
 		steps = append(steps, Step{Stage: "ceiling", Allowed: true, Rule: "ceiling", Text: fmt.Sprintf("nothing is kept back; groups of at least %d, at most %d calls", c.minGroup(granted.MinGroupSize), c.budget(granted.CallBudget))})

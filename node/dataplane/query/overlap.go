@@ -107,7 +107,7 @@ func (b *builder) overlap(first, second Shape) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		number := "1" // of the group; the same wherever the engine works it out again, because groups differ in their keys
+		number := "max(1)" // of the group, the same wherever the engine works it out again: groups differ in their keys. SQLite wants an aggregate
 		if len(groups) > 0 {
 			number = "row_number() OVER (ORDER BY " + strings.Join(groups, ", ") + ")"
 		}

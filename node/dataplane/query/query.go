@@ -27,6 +27,7 @@ package query
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ type Plan struct {
 	rows      bool // of the dataset, rather than of groups
 	page      bool // a page after the first, which may be empty
 	noise     *Noise
+
+	// Values that a group must have for its percentiles to be neither minimum nor maximum; 0 where that is no matter.
+	Values int64
 }
 
 // output is one column of the answer, made from one or two columns of the statement's rows.
@@ -79,6 +83,10 @@ type Spec struct {
 	Subject   string // column that counts people; empty: every row is one
 	MaxRows   int    // most rows of an answer
 	Noise     *Noise // nil: none
+
+	// Hides says of min and max over a column that the answer must not show them; nil: it may. A percentile whose place is the
+	// first or the last of its group is one of them: such groups are left out.
+	Hides func(op, column string) bool
 }
 
 type builder struct {
@@ -175,6 +183,7 @@ func (b *builder) build() (*Plan, error) {
 		}
 	}
 	contributors := []string{b.subjects("")}
+	var enough []string
 	for _, a := range req.Aggregates {
 		o, exprs, err := b.aggregate(a)
 		if err != nil {
@@ -190,6 +199,10 @@ func (b *builder) build() (*Plan, error) {
 			return nil, err
 		}
 		if a.Column != "" {
+			if n := b.inner(a); n > 1 {
+				p.Values = max(p.Values, n)
+				enough = append(enough, fmt.Sprintf("count(%s) >= %d", b.sql(a.Column), n))
+			}
 			if c := b.subjects(a.Column); !slices.Contains(contributors, c) {
 				contributors = append(contributors, c)
 			}
@@ -201,9 +214,8 @@ func (b *builder) build() (*Plan, error) {
 	}
 
 	minGroup := max(b.spec.MinGroup, 1)
-	enough := make([]string, len(contributors))
-	for i, c := range contributors {
-		enough[i] = fmt.Sprintf("%s >= %d", c, minGroup)
+	for _, c := range contributors {
+		enough = append(enough, fmt.Sprintf("%s >= %d", c, minGroup))
 	}
 	limit := b.spec.MaxRows
 	if req.Limit > 0 && req.Limit <= limit {
@@ -330,6 +342,26 @@ func (b *builder) aggregate(a contract.Aggregate) (output, []expr, error) {
 		return o, []expr{{d.Quantile(c, "0.5", false, t), t}, {d.Quantile(c, "0.5", true, t), t}}, nil
 	}
 	return o, nil, fmt.Errorf("%w: unknown operation %s", ErrInvalid, contract.Echo(a.Op))
+}
+
+// inner is how many values a percentile needs for its place, ⌈p·n⌉ of n, to be none that is hidden: more than 1/p for it not to
+// be the first, at least 1/(1-p) for it not to be the last. 0 where nothing is hidden.
+func (b *builder) inner(a contract.Aggregate) (n int64) {
+	if a.Op != contract.OpPercentile || b.spec.Hides == nil {
+		return 0
+	}
+	const one = 1_000_000
+	p, ok := contract.MicroEpsilon(a.P) // the same notation: six digits after the point
+	if !ok || p >= one {
+		return math.MaxInt64 // Quantile has refused it
+	}
+	if b.spec.Hides(contract.OpMin, a.Column) {
+		n = one/p + 1
+	}
+	if b.spec.Hides(contract.OpMax, a.Column) {
+		n = max(n, (one+one-p-1)/(one-p))
+	}
+	return n
 }
 
 // date cuts a date or timestamp to the beginning of a unit.

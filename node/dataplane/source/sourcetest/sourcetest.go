@@ -105,6 +105,7 @@ func Run(t *testing.T, s source.Source, id string) {
 	t.Run("same numbers", func(t *testing.T) { same(t, s, id, d) })
 	t.Run("filters", func(t *testing.T) { filters(t, s, id, d) })
 	t.Run("functions", func(t *testing.T) { functions(t, s, id) })
+	t.Run("overlap", func(t *testing.T) { overlap(t, s, id, d) })
 	t.Run("injection", func(t *testing.T) { injection(t, s, id, d) })
 	t.Run("limits", func(t *testing.T) { limits(t, s, id, d) })
 }
@@ -240,6 +241,49 @@ func functions(t *testing.T, s source.Source, id string) {
 	rows, err := s.Query(context.Background(), source.Statement{Dataset: id, SQL: sql, Types: []dataset.Type{count}, MaxRows: 10})
 	if want := (source.Rows{{int64(1)}, {int64(2)}}); err != nil || !reflect.DeepEqual(rows, want) {
 		t.Errorf("a page: %v, %v", rows, err)
+	}
+}
+
+// overlap compares the groups of two queries, in the engine.
+func overlap(t *testing.T, s source.Source, id string, d dataset.Dataset) {
+	schema, err := dataset.Config{id: d}.Schema(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := s.Table(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialect, err := s.Dialect(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, instants := contract.Request{GroupBy: []string{"grp"}}, contract.Request{GroupByDate: []contract.DateGroup{{Column: "instant", Unit: "year"}}}
+	for _, tt := range []struct {
+		name, subject string
+		a, b          contract.Request
+		min           int
+		want          bool
+	}{
+		{"a filter for a group, but one", "", groups, contract.Request{Filters: []contract.Condition{where("grp", "=", "A"), where("n", "!=", "9223372036854775807")}}, 2, true},
+		{"of people", "who", groups, contract.Request{Filters: []contract.Condition{where("grp", "=", "A"), where("who", "!=", "ann")}}, 2, true},
+		{"the group", "who", groups, contract.Request{Filters: []contract.Condition{where("grp", "=", "A")}}, 2, false},
+		{"all but those of whom a number is null", "who", contract.Request{}, contract.Request{Filters: []contract.Condition{where("n", "is_not_null")}}, 2, true},
+		{"years and groups of years", "who", instants, contract.Request{GroupBy: []string{"grp", "flag"}, GroupByDate: instants.GroupByDate}, 1, false},
+	} {
+		spec := query.Spec{Dialect: dialect, From: table.From, Request: contract.Request{Dataset: id}, Schema: schema, Subject: tt.subject, MinGroup: tt.min}
+		st, err := query.Overlap(spec, query.ShapeOf(&tt.a, nil, tt.min), query.ShapeOf(&tt.b, nil, tt.min))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.Query(t.Context(), st)
+		if err != nil {
+			t.Errorf("%s: %v: %s", tt.name, err, st.SQL)
+			continue
+		}
+		if got, err := query.Close(rows); err != nil || got != tt.want {
+			t.Errorf("%s: %t, %v, want %t", tt.name, got, err, tt.want)
+		}
 	}
 }
 
