@@ -56,8 +56,8 @@ func TestParseOutput(t *testing.T) {
 		"unknown member":      {`"used_rows":4`, `"used_rows":4,"note":1`, false},
 		"duplicate member":    {`"used_rows":4`, `"used_rows":4,"used_rows":4`, false},
 		"case variant":        {`"used_rows"`, `"Used_rows"`, false},
-		"no receipt":          {`,"receipt":`, `,"receipts":`, false},
-		"a member of its own": {`{"result"`, `{"sql":"x","result"`, false},
+		"no receipt":          {`{"receipt":`, `{"receipts":`, false},
+		"a member of its own": {`{"receipt"`, `{"sql":"x","receipt"`, false},
 	} {
 		text := strings.Replace(good, c.old, c.with, 1)
 		if c.old != "" && text == good {
