@@ -87,7 +87,7 @@ func (c *call) consider(ctx context.Context) (d contract.Decision, err error) {
 	if err != nil {
 		return d, fmt.Errorf("reading the contract: %w", err)
 	}
-	s.seen.keep(&c.facts, 0, 0)
+	s.seen.standing(&c.facts)
 	if c.v, err = s.judge(ctx, c.facts, c.caller); err != nil {
 		return d, fmt.Errorf("verifying the contract: %w", err)
 	}
@@ -253,6 +253,7 @@ func (c *call) reserve(ctx context.Context) error {
 	})
 	switch {
 	case errors.Is(err, errRefused):
+		c.s.seen.standing(&c.facts)
 	case errors.Is(err, store.ErrBudget):
 		d = contract.Refusal(contract.BudgetExhausted, granted, fmt.Sprintf("all %d calls are used", budget))
 	case errors.Is(err, store.ErrRows):
@@ -265,7 +266,8 @@ func (c *call) reserve(ctx context.Context) error {
 		c.s.known.Remove(c.party())
 		return fmt.Errorf("reserving the call: %w", err)
 	default:
-		c.s.seen.keep(&c.facts, 1, draw.Epsilon)
+		c.s.seen.standing(&c.facts)
+		c.s.seen.spent(&c.facts, draw)
 		return nil
 	}
 	// The next call is refused before it waits for a place.
@@ -321,8 +323,9 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 	// The crash argument: before this commit the caller has nothing and the call is only counted; after it the receipt is on
 	// record, and an answer that did not arrive is one that the log shows as given.
 	err = c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
-		if gone, err := tx.Revoked(c.req.ContractID); err != nil || gone {
-			return errors.Join(err, revokedIf(gone))
+		gone, err := tx.Revoked(c.req.ContractID)
+		if err != nil || gone || c.s.seen.isRevoked(c.req.ContractID) {
+			return errors.Join(err, revokedIf(err == nil))
 		}
 		if until, err := contract.ParseTime(c.v.contract.ValidUntil); err != nil || !c.s.opts.Now().Before(until) {
 			return errExpired
@@ -335,16 +338,20 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 				return err
 			}
 		}
-		_, err := tx.Append(event)
+		_, err = tx.Append(event)
 		return err
 	})
 	switch {
 	case errors.Is(err, errRevoked):
+		c.s.seen.revoke(c.req.ContractID)
 		return nil, c.refuse(ctx, contract.Refusal(contract.ContractRevoked, c.v.contract, "the contract was revoked while the query ran"))
 	case errors.Is(err, errExpired):
 		return nil, c.refuse(ctx, contract.Refusal(contract.ContractExpired, c.v.contract, "the contract ended while the query ran"))
 	case err != nil:
 		return nil, fmt.Errorf("recording the answer: %w", err)
+	}
+	if c.req.Rows() {
+		c.s.seen.left(c.req.ContractID, rcp.Rows)
 	}
 	crashpoint.Hit(crashpoint.CallReceipt)
 	return &datatools.QueryOutput{Result: result, Receipt: signed}, nil

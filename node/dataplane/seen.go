@@ -3,54 +3,182 @@
 package dataplane
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/treaty-node/treaty/node/store"
 )
 
-// errBackwards: the store holds fewer revocations than it did before, which no update of this program makes.
-var errBackwards = errors.New("the store holds fewer revocations than before: it was altered or replaced under this process; nothing is served until the process is started again")
+var (
+	// errBackwards: the store holds fewer revocations than it did before, which no update of this program makes.
+	errBackwards = errors.New("the store holds fewer revocations than before: it was altered or replaced under this process; nothing is served until the process is started again")
+	// errFull: the store names more revoked contracts than can be remembered.
+	errFull = errors.New("the store holds more revocations than this process can remember; nothing is served")
+)
 
-// seen is what this process has found on record and what may never become less: revocations, calls used, epsilon used. Whoever can
-// write the store's file can take them out of it, and not out of here. It ends with the process.
+// maxRevoked bounds the revoked contracts that are remembered.
+const maxRevoked = 1 << 20
+
+// seen is what this process has found on record and what may never become less: revocations, and what calls have used. Whoever can
+// write the store's file can take them out of it, and not out of here. Revocations outlive the process where it has a place to
+// write them to, see Options.Remember; the rest ends with it.
 type seen struct {
-	mu        sync.Mutex
-	epoch     uint64
-	contracts *lru.Cache[string, limits]
+	remember func(contractID string) error
+	failed   func(error) // remember's
+
+	mu      sync.Mutex
+	epoch   uint64
+	revoked map[string]struct{}
+	used    *lru.Cache[string, used] // of contracts that were verified
 }
 
-type limits struct {
-	revoked        bool
-	calls, epsilon int64
+// used is what calls under one contract have taken, at least.
+type used struct {
+	calls, epsilon      int64
+	window, windowCalls int64
+	rows                int64 // that left; how many are reserved in between goes up and down
 }
 
-func newSeen() (*seen, error) {
-	c, err := lru.New[string, limits](maxVerdicts)
-	return &seen{contracts: c}, err
+func newSeen(revoked []string, remember func(string) error, failed func(error)) (*seen, error) {
+	c, err := lru.New[string, used](maxVerdicts)
+	s := &seen{remember: remember, failed: failed, revoked: make(map[string]struct{}, len(revoked)), used: c}
+	for _, id := range revoked {
+		s.revoked[id] = struct{}{}
+	}
+	return s, err
 }
 
 // hold makes the facts at least what was seen.
 func (s *seen) hold(f *facts) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.found && f.Epoch < s.epoch {
+	switch {
+	case !f.found:
+		return nil
+	case f.Epoch < s.epoch:
 		return errBackwards
+	case len(s.revoked) >= maxRevoked:
+		return errFull
 	}
-	if was, ok := s.contracts.Get(f.Contract.ID); ok {
-		f.Revoked, f.Calls, f.Drawn.Epsilon = f.Revoked || was.revoked, max(f.Calls, was.calls), max(f.Drawn.Epsilon, was.epsilon)
+	if _, ok := s.revoked[f.Contract.ID]; ok {
+		f.Revoked = true
+	}
+	if was, ok := s.used.Get(f.Contract.ID); ok {
+		d := &f.Drawn
+		f.Calls, d.Epsilon, d.Rows = max(f.Calls, was.calls), max(d.Epsilon, was.epsilon), max(d.Rows, was.rows)
+		if was.window > d.Window || was.window == d.Window && was.windowCalls > d.WindowCalls {
+			d.Window, d.WindowCalls = was.window, was.windowCalls
+		}
 	}
 	return nil
 }
 
-// keep remembers facts that are committed, with what a call has taken since.
-func (s *seen) keep(f *facts, calls, epsilon int64) {
+// standing remembers the revocations of facts that are committed.
+func (s *seen) standing(f *facts) {
 	if !f.found {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.epoch = max(s.epoch, f.Epoch)
-	was, _ := s.contracts.Get(f.Contract.ID)
-	s.contracts.Add(f.Contract.ID, limits{was.revoked || f.Revoked, max(was.calls, f.Calls+calls), max(was.epsilon, f.Drawn.Epsilon+epsilon)})
+	s.mu.Unlock()
+	if f.Revoked || f.Contract.State == store.Revoked {
+		s.revoke(f.Contract.ID)
+	}
+}
+
+// revoke remembers that a contract is revoked.
+func (s *seen) revoke(id string) {
+	s.mu.Lock()
+	_, known := s.revoked[id]
+	if !known && len(s.revoked) < maxRevoked {
+		s.revoked[id] = struct{}{}
+	}
+	s.mu.Unlock()
+	if known || s.remember == nil {
+		return
+	}
+	if err := s.remember(id); err != nil {
+		s.failed(err)
+	}
+}
+
+func (s *seen) isRevoked(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.revoked[id]
+	return ok
+}
+
+// spent remembers the facts by which a call was reserved, with what it took. The contract was verified: who fills the store with
+// others does not push this one out.
+func (s *seen) spent(f *facts, d store.Draw) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, _ := s.used.Get(f.Contract.ID)
+	was.calls, was.epsilon = max(was.calls, f.Calls+1), max(was.epsilon, f.Drawn.Epsilon+d.Epsilon)
+	if d.WindowLimit > 0 {
+		n := int64(1)
+		if f.Drawn.Window >= d.Window {
+			n += f.Drawn.WindowCalls
+		}
+		if was.window < d.Window || n > was.windowCalls {
+			was.window, was.windowCalls = max(f.Drawn.Window, d.Window), n
+		}
+	}
+	s.used.Add(f.Contract.ID, was)
+}
+
+// left remembers rows that leave.
+func (s *seen) left(id string, rows int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was, ok := s.used.Get(id); ok {
+		was.rows += rows
+		s.used.Add(id, was)
+	}
+}
+
+// Watch looks for revocations again and again until ctx ends, so that one is remembered whether or not a call comes between it and
+// somebody who takes it out of the store.
+func (s *Service) Watch(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	known := uint64(0)
+	for {
+		epoch, err := s.notice(ctx, known)
+		if err == nil {
+			known = epoch
+		} else if ctx.Err() == nil {
+			s.opts.Log.Error("looking for revocations", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// notice remembers the revoked contracts on record when there are more than at the epoch known.
+func (s *Service) notice(ctx context.Context, known uint64) (epoch uint64, err error) {
+	var revoked []store.ContractRecord
+	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
+		if epoch, err = tx.RevocationEpoch(); err != nil || epoch <= known {
+			return err
+		}
+		revoked, err = tx.ListContracts(store.ContractFilter{Role: "vendor", State: store.Revoked})
+		return err
+	})
+	if err != nil {
+		return known, fmt.Errorf("reading revocations: %w", err)
+	}
+	for _, rec := range revoked {
+		s.seen.revoke(rec.ID)
+	}
+	return max(epoch, known), nil
 }

@@ -12,8 +12,8 @@
 //     checked here against the caller's own verified document and this process's own copy of the vendor's. A party that has
 //     moved to another DID is followed in the documents, fetched and verified by this process: a succession in the store grants
 //     nothing, but one with a compromise takes away. A verdict is remembered for exactly these bytes, documents and revocations.
-//   - A revocation that this process has found on record, calls and epsilon that were used, stay so for it whatever becomes of the
-//     store; one that holds fewer revocations than before is not served from at all.
+//   - A revocation that this process has found on record, calls, epsilon and the calls of a rate's window that were used, and rows
+//     that left, stay so for it whatever becomes of the store; one that holds fewer revocations than before is not served from at all.
 //   - The operator's [Ceiling] stands above every contract, and nothing in the store can lift it.
 //   - Revocation and expiry are checked again in the transaction that records the signed receipt and the event, and only after
 //     it is durable does the first byte of a result leave.
@@ -54,7 +54,7 @@ type Store interface {
 	View(ctx context.Context, fn func(store.Tx) error) error
 }
 
-// Options of a Service. All fields but Lines, Ceiling, MaxRows, Log and Now are needed.
+// Options of a Service. All fields but Lines, Ceiling, MaxRows, Revoked, Remember, Slots, Log and Now are needed.
 type Options struct {
 	Store    Store
 	Source   source.Source
@@ -66,10 +66,14 @@ type Options struct {
 	// NoiseSecret seeds the noise of contracts that want it; without one, nothing leaves under them. It must stay here: whoever
 	// has it can take the noise off.
 	NoiseSecret []byte
-	MaxRows     int // most rows of an answer; default and limit contract.MaxLimit
-	Slots       Slots
-	Log         *slog.Logger
-	Now         func() time.Time
+	// Revoked are contracts that an earlier process has found revoked, and Remember keeps one more for the next; nil: they are known
+	// to this process only. Both are this process's own: what is taken out of the store stays here.
+	Revoked  []string
+	Remember func(contractID string) error
+	MaxRows  int // most rows of an answer; default and limit contract.MaxLimit
+	Slots    Slots
+	Log      *slog.Logger
+	Now      func() time.Time
 }
 
 // Lines verifies successions in the documents themselves. [succession.Service] is one.
@@ -127,7 +131,7 @@ func New(o Options) (*Service, error) {
 	if s.known, err = lru.New[party, known](maxVerdicts); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	if s.seen, err = newSeen(); err != nil {
+	if s.seen, err = newSeen(o.Revoked, o.Remember, func(err error) { o.Log.Error("remembering a revocation", "error", err) }); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if s.strangers, err = newStrangers(); err != nil {

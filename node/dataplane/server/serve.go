@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -103,7 +104,12 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 		return err
 	}
 	documents := l.documents(db, secure)
-	service, err := l.service(db, engine, documents, signer, secure, o)
+	revoked, err := openRevocations(l.Path(revokedFile))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, revoked.Close()) }()
+	service, err := l.service(db, engine, documents, signer, secure, revoked, o)
 	if err != nil {
 		return err
 	}
@@ -129,7 +135,10 @@ func Serve(ctx context.Context, dir string, o Options) (err error) {
 		ErrorLog:     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // handshakes of strangers
 	}
 	operating, stop := context.WithCancel(ctx)
+	var background sync.WaitGroup // ends before what it uses is closed
+	defer background.Wait()
 	defer stop()
+	background.Go(func() { service.Watch(operating, operateEvery) })
 	go (&operator{db: db, calls: service, now: secure.Now, log: log}).run(operating)
 	log.Info("serving", "did", l.DID.String(), "url", l.URL, "listen", listener.Addr().String(), "build", o.Build)
 	return untilStopped(ctx, server, listener, secure, log)
@@ -204,7 +213,7 @@ func (c *Config) loadDatasets(ctx context.Context, db store.Store, engine Engine
 }
 
 // service composes the decisions.
-func (c *Config) service(db *sqlite.DB, engine Engine, documents *resolver.Resolver, signer did.Signer, secure *clock.Secure, o Options) (*dataplane.Service, error) {
+func (c *Config) service(db *sqlite.DB, engine Engine, documents *resolver.Resolver, signer did.Signer, secure *clock.Secure, revoked *revocations, o Options) (*dataplane.Service, error) {
 	noise, err := c.noiseSecret()
 	if err != nil {
 		return nil, err
@@ -216,7 +225,7 @@ func (c *Config) service(db *sqlite.DB, engine Engine, documents *resolver.Resol
 	service, err := dataplane.New(dataplane.Options{
 		Lines: succession.New(follow),
 		Store: db, Source: engine, Datasets: c.Sets, Signer: signer, Vendors: c.vendors, Ceiling: c.Ceiling,
-		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now, NoiseSecret: noise,
+		MaxRows: c.Limits.MaxRows, Log: o.Log, Now: secure.Now, NoiseSecret: noise, Revoked: revoked.ids, Remember: revoked.remember,
 		Slots: dataplane.Slots{Concurrent: c.Limits.Concurrent, PerBuyer: c.Limits.PerBuyer, Wait: c.Limits.queryTime()},
 	})
 	if err != nil {
