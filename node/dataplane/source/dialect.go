@@ -23,9 +23,9 @@ type Dialect interface {
 	Ident(name string) string
 	// Column reads a column of the table, which a statement calls [Alias], as a value of its type.
 	Column(name string, t dataset.Type) string
-	// Param is the placeholder of the n-th argument (from 1, in the order of the text), with the column's type.
+	// Param is the parameter for the n-th argument (from 1, in the order of the text), with the column's type.
 	Param(n int, t dataset.Type) string
-	// Arg gives a value, as contracts write it, the Go type that the placeholder takes: string, int64, float64 or bool.
+	// Arg gives a value, as contracts write it, the Go type that the parameter takes: string, int64, float64 or bool.
 	Arg(text string, t dataset.Type) (any, error)
 	// Double is an expression in double precision; for ordering only.
 	Double(x string) string
@@ -60,19 +60,14 @@ func CheckFraction(p string) bool {
 // that the statement gave to an expression.
 const Alias = "t"
 
-// delimited is an identifier as SQL:2016 5.2 has it.
-func delimited(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// Common is what most engines spell alike.
+type Common struct{}
 
-// limit is what most engines read.
-func limit(limit, offset int) string {
-	if offset > 0 {
-		return fmt.Sprintf("LIMIT %d OFFSET %d", limit, offset)
-	}
-	return fmt.Sprintf("LIMIT %d", limit)
-}
+// Ident implements [Dialect]: an identifier as SQL:2016 5.2 has it.
+func (Common) Ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// plainArg is the argument for engines that read dates, timestamps and decimals from text.
-func plainArg(text string, t dataset.Type) (any, error) {
+// Arg implements [Dialect] for engines that read dates, timestamps and decimals from text.
+func (Common) Arg(text string, t dataset.Type) (any, error) {
 	switch t.Kind {
 	case dataset.Text, dataset.DecimalKind, dataset.Date:
 		return text, nil
@@ -89,6 +84,25 @@ func plainArg(text string, t dataset.Type) (any, error) {
 	}
 }
 
+// Prefix implements [Dialect].
+func (Common) Prefix(x, p string) string { return "starts_with(" + x + ", " + p + ")" }
+
+// Limit implements [Dialect].
+func (Common) Limit(limit, offset int) string {
+	if offset > 0 {
+		return fmt.Sprintf("LIMIT %d OFFSET %d", limit, offset)
+	}
+	return fmt.Sprintf("LIMIT %d", limit)
+}
+
+// Order is the direction of an ORDER BY.
+func Order(desc bool) string {
+	if desc {
+		return " DESC"
+	}
+	return ""
+}
+
 // SumType is the type of a sum over a column of type t.
 func SumType(t dataset.Type) dataset.Type {
 	if t.Kind == dataset.Double {
@@ -98,18 +112,15 @@ func SumType(t dataset.Type) dataset.Type {
 }
 
 // DuckDB is the dialect of DuckDB.
-type DuckDB struct{}
+type DuckDB struct{ Common }
 
 var _ Dialect = DuckDB{}
 
 // Name implements [Dialect].
 func (DuckDB) Name() string { return "duckdb" }
 
-// Ident implements [Dialect].
-func (DuckDB) Ident(name string) string { return delimited(name) }
-
 // Column implements [Dialect].
-func (DuckDB) Column(name string, _ dataset.Type) string { return Alias + "." + delimited(name) }
+func (d DuckDB) Column(name string, _ dataset.Type) string { return Alias + "." + d.Ident(name) }
 
 // Param implements [Dialect]. Instants are kept in UTC without a zone, so that no setting matters.
 func (DuckDB) Param(_ int, t dataset.Type) string {
@@ -125,9 +136,6 @@ func (DuckDB) Param(_ int, t dataset.Type) string {
 	}
 }
 
-// Arg implements [Dialect].
-func (DuckDB) Arg(text string, t dataset.Type) (any, error) { return plainArg(text, t) }
-
 // Double implements [Dialect].
 func (DuckDB) Double(x string) string { return "CAST(" + x + " AS DOUBLE)" }
 
@@ -141,7 +149,7 @@ func (DuckDB) Sum(x string, t dataset.Type) string {
 
 // Quantile implements [Dialect].
 func (DuckDB) Quantile(x, p string, desc bool, _ dataset.Type) string {
-	return "quantile_disc(" + x + ", " + p + " ORDER BY " + x + direction(desc) + ")"
+	return "quantile_disc(" + x + ", " + p + " ORDER BY " + x + Order(desc) + ")"
 }
 
 // Stddev implements [Dialect].
@@ -155,17 +163,4 @@ func (DuckDB) Truncate(unit, x string, t dataset.Type) string {
 		return "CAST(date_trunc('" + unit + "', " + x + ") AS DATE)"
 	}
 	return "date_trunc('" + unit + "', " + x + ")"
-}
-
-// Prefix implements [Dialect].
-func (DuckDB) Prefix(x, p string) string { return "starts_with(" + x + ", " + p + ")" }
-
-// Limit implements [Dialect].
-func (DuckDB) Limit(n, offset int) string { return limit(n, offset) }
-
-func direction(desc bool) string {
-	if desc {
-		return " DESC"
-	}
-	return ""
 }

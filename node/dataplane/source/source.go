@@ -30,7 +30,7 @@ var (
 	ErrNoDataset = errors.New("source: no such dataset")
 )
 
-// Statement is one query. Args are string, int64, float64 or bool, as [Dialect.Arg] gives them, one for each placeholder.
+// Statement is one query. Args are string, int64, float64 or bool, as [Dialect.Arg] gives them, one for each parameter.
 type Statement struct {
 	Dataset string
 	SQL     string

@@ -13,6 +13,7 @@ import (
 
 // Dialect is how PostgreSQL 14 and later spell statements. Texts are compared by their bytes whatever the database's collation.
 type Dialect struct {
+	source.Common
 	casts map[string]string // columns that are read through a cast
 }
 
@@ -20,9 +21,6 @@ var _ source.Dialect = Dialect{}
 
 // Name implements [source.Dialect].
 func (Dialect) Name() string { return "postgres" }
-
-// Ident implements [source.Dialect].
-func (Dialect) Ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // Column implements [source.Dialect].
 func (d Dialect) Column(name string, t dataset.Type) string {
@@ -64,11 +62,11 @@ func (Dialect) Param(n int, t dataset.Type) string {
 }
 
 // Arg implements [source.Dialect]. PostgreSQL has no text with a NUL in it.
-func (Dialect) Arg(text string, t dataset.Type) (any, error) {
+func (d Dialect) Arg(text string, t dataset.Type) (any, error) {
 	if strings.ContainsRune(text, 0) {
 		return nil, fmt.Errorf("a text with NUL")
 	}
-	return source.DuckDB{}.Arg(text, t)
+	return d.Common.Arg(text, t)
 }
 
 // Double implements [source.Dialect].
@@ -84,11 +82,7 @@ func (Dialect) Sum(x string, t dataset.Type) string {
 
 // Quantile implements [source.Dialect].
 func (Dialect) Quantile(x, p string, desc bool, _ dataset.Type) string {
-	direction := ""
-	if desc {
-		direction = " DESC"
-	}
-	return "percentile_disc(" + p + ") WITHIN GROUP (ORDER BY " + x + direction + ")"
+	return "percentile_disc(" + p + ") WITHIN GROUP (ORDER BY " + x + source.Order(desc) + ")"
 }
 
 // Stddev implements [source.Dialect].
@@ -103,9 +97,3 @@ func (Dialect) Truncate(unit, x string, t dataset.Type) string {
 	}
 	return "date_trunc('" + unit + "', " + x + ")"
 }
-
-// Prefix implements [source.Dialect].
-func (Dialect) Prefix(x, p string) string { return "starts_with(" + x + ", " + p + ")" }
-
-// Limit implements [source.Dialect].
-func (Dialect) Limit(limit, offset int) string { return source.DuckDB{}.Limit(limit, offset) }

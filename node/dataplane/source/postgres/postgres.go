@@ -32,6 +32,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/dataset"
 )
@@ -45,18 +46,13 @@ var (
 
 // Source is a [source.Source] over any number of databases. It is safe for concurrent use.
 type Source struct {
+	source.Tables[*pgxpool.Pool]
+
 	limits source.Limits
 	log    *slog.Logger
 
-	mu     sync.RWMutex
-	pools  map[string]*pgxpool.Pool // by url
-	tables map[string]table
-}
-
-type table struct {
-	source.Table
-	dialect Dialect
-	pool    *pgxpool.Pool
+	mu    sync.Mutex
+	pools map[string]*pgxpool.Pool // by url
 }
 
 var _ source.Source = (*Source)(nil)
@@ -66,7 +62,7 @@ func New(l source.Limits, log *slog.Logger) *Source {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{limits: l.WithDefaults(), log: log, pools: map[string]*pgxpool.Pool{}, tables: map[string]table{}}
+	return &Source{limits: l.WithDefaults(), log: log, pools: map[string]*pgxpool.Pool{}}
 }
 
 // Close ends all connections.
@@ -76,7 +72,8 @@ func (s *Source) Close() error {
 	for _, p := range s.pools {
 		p.Close()
 	}
-	s.pools, s.tables = map[string]*pgxpool.Pool{}, map[string]table{}
+	s.pools = map[string]*pgxpool.Pool{}
+	s.Clear()
 	return nil
 }
 
@@ -105,10 +102,8 @@ func (s *Source) Load(ctx context.Context, id string, d dataset.Dataset, ca, pas
 	if err != nil {
 		return rep, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	from := Dialect{}.Ident(schema) + "." + Dialect{}.Ident(d.Source.Table)
-	s.tables[id] = table{source.Table{From: from, Rows: rep.Rows, Columns: types}, Dialect{casts}, pool}
+	s.Put(id, source.Loaded[*pgxpool.Pool]{Table: source.Table{From: from, Rows: rep.Rows, Columns: types}, Dialect: Dialect{casts: casts}, Own: pool})
 	return rep, nil
 }
 
@@ -261,81 +256,49 @@ func (s *Source) inspect(ctx context.Context, pool *pgxpool.Pool, schema, name s
 	return rep, casts, nil
 }
 
+// types that need no look at their arguments, and what they are cast to when they are read.
+var types = map[string]struct {
+	kind contract.Kind
+	cast string
+}{
+	"smallint": {dataset.Integer, ""}, "integer": {dataset.Integer, ""}, "bigint": {dataset.Integer, ""},
+	"text": {dataset.Text, ""}, "character varying": {dataset.Text, ""},
+	"character": {dataset.Text, "text"}, "uuid": {dataset.Text, "text"}, "name": {dataset.Text, "text"},
+	"boolean": {dataset.Boolean, ""}, "real": {dataset.Double, "double precision"}, "double precision": {dataset.Double, ""},
+	"date": {dataset.Date, ""}, "timestamp without time zone": {dataset.Timestamp, ""}, "timestamp with time zone": {dataset.TimestampTZ, ""},
+}
+
 // typeOf maps a column's type, as format_type writes it, and says what to cast it to when it is read.
 func typeOf(native, kind string) (t dataset.Type, cast, advice string) {
 	base, args, _ := strings.Cut(native, "(")
 	args, rest, _ := strings.Cut(args, ")")
 	base += rest // timestamp(3) with time zone
-	switch base {
-	case "smallint", "integer", "bigint":
-		return dataset.Type{Kind: dataset.Integer}, "", ""
-	case "text", "character varying":
-		return dataset.Type{Kind: dataset.Text}, "", ""
-	case "character", "uuid", "name":
-		return dataset.Type{Kind: dataset.Text}, "text", ""
-	case "boolean":
-		return dataset.Type{Kind: dataset.Boolean}, "", ""
-	case "real":
-		return dataset.Type{Kind: dataset.Double}, "double precision", ""
-	case "double precision":
-		return dataset.Type{Kind: dataset.Double}, "", ""
-	case "date":
-		return dataset.Type{Kind: dataset.Date}, "", ""
-	case "timestamp without time zone":
-		return dataset.Type{Kind: dataset.Timestamp}, "", ""
-	case "timestamp with time zone":
-		return dataset.Type{Kind: dataset.TimestampTZ}, "", ""
-	case "numeric":
+	if t, ok := types[base]; ok {
+		return dataset.Type{Kind: t.kind}, t.cast, ""
+	}
+	switch {
+	case base == "numeric":
 		if t, err := dataset.ParseType("decimal(" + args + ")"); err == nil {
 			return t, "", ""
 		}
 		return dataset.Type{}, "", source.AdviceDecimal
-	}
-	if kind == "e" { // an enumeration
+	case kind == "e": // an enumeration
 		return dataset.Type{Kind: dataset.Text}, "text", ""
 	}
 	return dataset.Type{}, "", source.AdviceText
 }
 
-// Table implements [source.Source].
-func (s *Source) Table(id string) (source.Table, error) {
-	t, err := s.table(id)
-	return t.Table, err
-}
-
-// Dialect implements [source.Source].
-func (s *Source) Dialect(id string) (source.Dialect, error) {
-	t, err := s.table(id)
-	return t.dialect, err
-}
-
-func (s *Source) table(id string) (table, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	t, ok := s.tables[id]
-	if !ok {
-		return t, source.ErrNoDataset
-	}
-	return t, nil
-}
-
 // Query implements [source.Source].
 func (s *Source) Query(ctx context.Context, st source.Statement) (source.Rows, error) {
-	t, err := s.table(st.Dataset)
+	t, err := s.Get(st.Dataset)
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, s.limits.Time, source.ErrTime)
-	defer cancel()
-	rows, err := s.run(limited, t, st)
-	if err != nil && limited.Err() != nil {
-		return nil, context.Cause(limited)
-	}
-	return rows, err
+	return s.limits.Within(ctx, func(ctx context.Context) (source.Rows, error) { return s.run(ctx, t.Own, st) })
 }
 
-func (s *Source) run(ctx context.Context, t table, st source.Statement) (_ source.Rows, err error) {
-	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
+func (s *Source) run(ctx context.Context, pool *pgxpool.Pool, st source.Statement) (_ source.Rows, err error) {
+	tx, err := pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return nil, s.failed("begin", err)
 	}

@@ -16,7 +16,7 @@ import (
 // Dialect is how SQLite spells statements. A column is read through a function that checks every value and gives it one form:
 // decimals count their last digit, dates are days and timestamps microseconds since 1970, booleans are 0 and 1. All of them are
 // 64-bit integers, which SQLite compares and orders exactly.
-type Dialect struct{}
+type Dialect struct{ source.Common }
 
 var _ source.Dialect = Dialect{}
 
@@ -25,9 +25,6 @@ const MaxPrecision = 18
 
 // Name implements [source.Dialect].
 func (Dialect) Name() string { return "sqlite" }
-
-// Ident implements [source.Dialect].
-func (Dialect) Ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // Column implements [source.Dialect].
 func (d Dialect) Column(name string, t dataset.Type) string {
@@ -56,7 +53,7 @@ func (d Dialect) Column(name string, t dataset.Type) string {
 func (Dialect) Param(n int, _ dataset.Type) string { return "?" + strconv.Itoa(n) }
 
 // Arg implements [source.Dialect].
-func (Dialect) Arg(text string, t dataset.Type) (any, error) {
+func (d Dialect) Arg(text string, t dataset.Type) (any, error) {
 	switch t.Kind {
 	case dataset.DecimalKind:
 		return units(text, t.Scale)
@@ -71,7 +68,7 @@ func (Dialect) Arg(text string, t dataset.Type) (any, error) {
 	case dataset.Timestamp, dataset.TimestampTZ:
 		return micros(strings.TrimSuffix(text, "Z"))
 	default:
-		return source.DuckDB{}.Arg(text, t)
+		return d.Common.Arg(text, t)
 	}
 }
 
@@ -114,9 +111,6 @@ func (Dialect) Truncate(unit, x string, t dataset.Type) string {
 
 // Prefix implements [source.Dialect].
 func (Dialect) Prefix(x, p string) string { return "treaty_prefix(" + x + ", " + p + ")" }
-
-// Limit implements [source.Dialect].
-func (Dialect) Limit(limit, offset int) string { return source.DuckDB{}.Limit(limit, offset) }
 
 // units is a decimal text as a number of its last digits.
 func units(text string, scale int) (int64, error) {

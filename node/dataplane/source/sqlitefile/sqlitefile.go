@@ -24,7 +24,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -37,16 +36,14 @@ import (
 
 // Source is a [source.Source] over any number of files. It is safe for concurrent use.
 type Source struct {
+	source.Tables[opened]
+
 	limits source.Limits
 	log    *slog.Logger
 	driver *sqlite.Driver
-
-	mu     sync.RWMutex
-	tables map[string]table
 }
 
-type table struct {
-	source.Table
+type opened struct {
 	db    *sql.DB
 	fixed []source.File // files that must not change
 }
@@ -62,18 +59,15 @@ func New(l source.Limits, log *slog.Logger) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
-	return &Source{limits: l.WithDefaults(), log: log, driver: d, tables: map[string]table{}}, nil
+	return &Source{limits: l.WithDefaults(), log: log, driver: d}, nil
 }
 
 // Close closes the files.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var errs []error
-	for _, t := range s.tables {
-		errs = append(errs, t.db.Close())
+	for _, f := range s.Clear() {
+		errs = append(errs, f.db.Close())
 	}
-	s.tables = map[string]table{}
 	return errors.Join(errs...)
 }
 
@@ -97,36 +91,34 @@ func (s *Source) Load(ctx context.Context, id string, d dataset.Dataset, dir str
 		return nil, fmt.Errorf("%w: one file, not %d", source.ErrSchema, len(files))
 	}
 	q := url.Values{"mode": {"ro"}, "_pragma": {"query_only(1)", "trusted_schema(0)", "cell_size_check(1)", "temp_store(memory)", "busy_timeout(5000)"}}
-	t := table{}
+	f := opened{}
 	if d.Source.Immutable {
 		q.Set("immutable", "1")
-		t.fixed = files
+		f.fixed = files
 	}
 	dsn := (&url.URL{Scheme: "file", OmitHost: true, Path: files[0].Path, RawQuery: q.Encode()}).String()
-	t.db = sql.OpenDB(connector{s.driver, dsn})
-	t.db.SetMaxOpenConns(s.limits.Concurrent)
-	rep, err := s.load(ctx, &t, d)
+	f.db = sql.OpenDB(connector{s.driver, dsn})
+	f.db.SetMaxOpenConns(s.limits.Concurrent)
+	rep, table, err := s.load(ctx, f.db, d)
 	if err != nil || len(d.Columns) == 0 {
-		return rep, errors.Join(err, t.db.Close())
+		return rep, errors.Join(err, f.db.Close())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tables[id] = t
+	s.Put(id, source.Loaded[opened]{Table: table, Dialect: Dialect{}, Own: f})
 	return rep, nil
 }
 
-func (s *Source) load(ctx context.Context, t *table, d dataset.Dataset) (*source.Report, error) {
-	rep := &source.Report{Kind: dataset.SQLite, Files: 1}
-	rows, err := t.db.QueryContext(ctx, "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid", d.Source.Table)
+func (s *Source) load(ctx context.Context, db *sql.DB, d dataset.Dataset) (rep *source.Report, t source.Table, err error) {
+	rep = &source.Report{Kind: dataset.SQLite, Files: 1}
+	rows, err := db.QueryContext(ctx, "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden <> 1 ORDER BY cid", d.Source.Table)
 	if err != nil {
 		_ = s.failed("columns", err)
-		return nil, fmt.Errorf("%w: the file cannot be read as a SQLite database (one in WAL mode on a read-only disk needs source.immutable)", source.ErrSchema)
+		return nil, t, fmt.Errorf("%w: the file cannot be read as a SQLite database (one in WAL mode on a read-only disk needs source.immutable)", source.ErrSchema)
 	}
 	defer func() { _ = rows.Close() }() // read to its end
 	for rows.Next() {
 		var c source.Found
 		if err := rows.Scan(&c.Name, &c.Native); err != nil {
-			return nil, s.failed("columns", err)
+			return nil, t, s.failed("columns", err)
 		}
 		c.Type, c.Advice = declared(c.Native)
 		if col, ok := d.Columns[c.Name]; ok { // what is declared says nothing about the values: they are read below
@@ -137,33 +129,32 @@ func (s *Source) load(ctx context.Context, t *table, d dataset.Dataset) (*source
 		rep.Columns = append(rep.Columns, c)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, s.failed("columns", err)
+		return nil, t, s.failed("columns", err)
 	}
 	if len(rep.Columns) == 0 {
-		return nil, fmt.Errorf("%w: there is no table %s", source.ErrSchema, contract.Echo(d.Source.Table))
+		return nil, t, fmt.Errorf("%w: there is no table %s", source.ErrSchema, contract.Echo(d.Source.Table))
 	}
 	from := Dialect{}.Ident(d.Source.Table)
-	if err := t.db.QueryRowContext(ctx, "SELECT count(*) FROM "+from).Scan(&rep.Rows); err != nil {
-		return nil, s.failed("count", err)
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+from).Scan(&rep.Rows); err != nil {
+		return nil, t, s.failed("count", err)
 	}
 	types, err := source.Fit(d, rep.Columns)
 	if err != nil {
-		return rep, err
+		return rep, t, err
 	}
 	for _, name := range d.ColumnNames() {
 		typ := types[name]
 		if typ.Kind == dataset.DecimalKind && typ.Precision > MaxPrecision {
-			return rep, fmt.Errorf("%w: column %s: a decimal has at most %d digits here", source.ErrSchema, contract.Echo(name), MaxPrecision)
+			return rep, t, fmt.Errorf("%w: column %s: a decimal has at most %d digits here", source.ErrSchema, contract.Echo(name), MaxPrecision)
 		}
 		var n int64
-		err := t.db.QueryRowContext(ctx, "SELECT count("+Dialect{}.Column(name, typ)+") FROM "+from+" AS "+source.Alias).Scan(&n)
+		err := db.QueryRowContext(ctx, "SELECT count("+Dialect{}.Column(name, typ)+") FROM "+from+" AS "+source.Alias).Scan(&n)
 		if err != nil {
 			_ = s.failed("values", err)
-			return rep, fmt.Errorf("%w: column %s holds values that are no %s%s", source.ErrSchema, contract.Echo(name), dataset.TypeName(typ), advice[typ.Kind])
+			return rep, t, fmt.Errorf("%w: column %s holds values that are no %s%s", source.ErrSchema, contract.Echo(name), dataset.TypeName(typ), advice[typ.Kind])
 		}
 	}
-	t.Table = source.Table{From: from, Rows: rep.Rows, Columns: types}
-	return rep, nil
+	return rep, source.Table{From: from, Rows: rep.Rows, Columns: types}, nil
 }
 
 // advice about values that are not of a type.
@@ -203,53 +194,26 @@ func declared(native string) (dataset.Type, string) {
 	return dataset.Type{}, source.AdviceText
 }
 
-// Table implements [source.Source].
-func (s *Source) Table(id string) (source.Table, error) {
-	t, err := s.table(id)
-	return t.Table, err
-}
-
-// Dialect implements [source.Source].
-func (s *Source) Dialect(id string) (source.Dialect, error) {
-	_, err := s.table(id)
-	return Dialect{}, err
-}
-
-func (s *Source) table(id string) (table, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	t, ok := s.tables[id]
-	if !ok {
-		return t, source.ErrNoDataset
-	}
-	return t, nil
-}
-
 var errChanged = errors.New("the file changed")
 
 // Query implements [source.Source].
 func (s *Source) Query(ctx context.Context, st source.Statement) (source.Rows, error) {
-	t, err := s.table(st.Dataset)
+	t, err := s.Get(st.Dataset)
 	if err != nil {
 		return nil, err
 	}
-	if !source.Unchanged(t.fixed) {
+	if !source.Unchanged(t.Own.fixed) {
 		return nil, s.failed("open", errChanged)
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, s.limits.Time, source.ErrTime)
-	defer cancel()
-	rows, err := s.run(limited, t, st)
-	if err != nil && limited.Err() != nil {
-		return nil, context.Cause(limited)
-	}
-	if err == nil && !source.Unchanged(t.fixed) {
+	rows, err := s.limits.Within(ctx, func(ctx context.Context) (source.Rows, error) { return s.run(ctx, t.Own.db, st) })
+	if err == nil && !source.Unchanged(t.Own.fixed) {
 		return nil, s.failed("read", errChanged)
 	}
 	return rows, err
 }
 
-func (s *Source) run(ctx context.Context, t table, st source.Statement) (source.Rows, error) {
-	conn, err := t.db.Conn(ctx)
+func (s *Source) run(ctx context.Context, db *sql.DB, st source.Statement) (source.Rows, error) {
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, s.failed("connect", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 // Dialect is how Trino spells statements. Texts are compared by their code points. Instants are read in UTC without a zone.
 type Dialect struct {
+	source.Common
 	casts map[string]string // columns that are read through a cast
 }
 
@@ -20,9 +21,6 @@ var _ source.Dialect = Dialect{}
 
 // Name implements [source.Dialect].
 func (Dialect) Name() string { return "trino" }
-
-// Ident implements [source.Dialect].
-func (Dialect) Ident(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
 // Column implements [source.Dialect].
 func (d Dialect) Column(name string, t dataset.Type) string {
@@ -49,9 +47,6 @@ func (Dialect) Param(_ int, t dataset.Type) string {
 		return "?"
 	}
 }
-
-// Arg implements [source.Dialect].
-func (Dialect) Arg(text string, t dataset.Type) (any, error) { return source.DuckDB{}.Arg(text, t) }
 
 // literal writes an argument. There is one escape in a text, the doubled quote, and none in the others.
 func literal(arg any) (string, error) {
@@ -119,9 +114,6 @@ func (d Dialect) Stddev(x string, _ dataset.Type) string {
 func (Dialect) Truncate(unit, x string, _ dataset.Type) string {
 	return "date_trunc('" + unit + "', " + x + ")"
 }
-
-// Prefix implements [source.Dialect].
-func (Dialect) Prefix(x, p string) string { return "starts_with(" + x + ", " + p + ")" }
 
 // Limit implements [source.Dialect].
 func (Dialect) Limit(limit, offset int) string {

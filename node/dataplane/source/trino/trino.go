@@ -28,7 +28,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/treaty-node/treaty/node/contract"
@@ -38,17 +37,10 @@ import (
 
 // Source is a [source.Source] over any number of clusters. It is safe for concurrent use.
 type Source struct {
+	source.Tables[*client]
+
 	limits source.Limits
 	log    *slog.Logger
-
-	mu     sync.RWMutex
-	tables map[string]table
-}
-
-type table struct {
-	source.Table
-	dialect Dialect
-	client  *client
 }
 
 var _ source.Source = (*Source)(nil)
@@ -58,17 +50,14 @@ func New(l source.Limits, log *slog.Logger) *Source {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Source{limits: l.WithDefaults(), log: log, tables: map[string]table{}}
+	return &Source{limits: l.WithDefaults(), log: log}
 }
 
 // Close forgets the datasets.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.tables {
-		t.client.http.CloseIdleConnections()
+	for _, c := range s.Clear() {
+		c.http.CloseIdleConnections()
 	}
-	s.tables = map[string]table{}
 	return nil
 }
 
@@ -87,9 +76,7 @@ func (s *Source) Load(ctx context.Context, id string, d dataset.Dataset, ca, pas
 	if err != nil {
 		return rep, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tables[id] = table{source.Table{From: from(d.Source), Rows: rep.Rows, Columns: types}, Dialect{casts}, c}
+	s.Put(id, source.Loaded[*client]{Table: source.Table{From: from(d.Source), Rows: rep.Rows, Columns: types}, Dialect: Dialect{casts: casts}, Own: c})
 	return rep, nil
 }
 
@@ -162,28 +149,25 @@ func (s *Source) inspect(ctx context.Context, c *client, src *dataset.Source) (*
 	return rep, casts, nil
 }
 
+// types that need no look at their arguments, and what they are cast to when they are read.
+var types = map[string]struct {
+	kind contract.Kind
+	cast string
+}{
+	"bigint": {dataset.Integer, ""}, "integer": {dataset.Integer, "bigint"}, "smallint": {dataset.Integer, "bigint"}, "tinyint": {dataset.Integer, "bigint"},
+	"varchar": {dataset.Text, ""}, "char": {dataset.Text, "varchar"}, "uuid": {dataset.Text, "varchar"},
+	"boolean": {dataset.Boolean, ""}, "double": {dataset.Double, ""}, "real": {dataset.Double, "double"}, "date": {dataset.Date, ""},
+}
+
 // typeOf maps a column's type and says what to cast it to when it is read.
 func typeOf(native string) (t dataset.Type, cast, advice string) {
 	base, args, _ := strings.Cut(native, "(")
 	args, rest, _ := strings.Cut(args, ")")
 	base += rest
+	if t, ok := types[base]; ok {
+		return dataset.Type{Kind: t.kind}, t.cast, ""
+	}
 	switch base {
-	case "bigint":
-		return dataset.Type{Kind: dataset.Integer}, "", ""
-	case "integer", "smallint", "tinyint":
-		return dataset.Type{Kind: dataset.Integer}, "bigint", ""
-	case "varchar":
-		return dataset.Type{Kind: dataset.Text}, "", ""
-	case "char", "uuid":
-		return dataset.Type{Kind: dataset.Text}, "varchar", ""
-	case "boolean":
-		return dataset.Type{Kind: dataset.Boolean}, "", ""
-	case "double":
-		return dataset.Type{Kind: dataset.Double}, "", ""
-	case "real":
-		return dataset.Type{Kind: dataset.Double}, "double", ""
-	case "date":
-		return dataset.Type{Kind: dataset.Date}, "", ""
 	case "timestamp", "timestamp with time zone":
 		if len(args) != 1 || args > "6" {
 			return dataset.Type{}, "", source.AdviceTime
@@ -201,46 +185,26 @@ func typeOf(native string) (t dataset.Type, cast, advice string) {
 	return dataset.Type{}, "", source.AdviceText
 }
 
-// Table implements [source.Source].
-func (s *Source) Table(id string) (source.Table, error) {
-	t, err := s.table(id)
-	return t.Table, err
-}
-
-// Dialect implements [source.Source].
-func (s *Source) Dialect(id string) (source.Dialect, error) {
-	t, err := s.table(id)
-	return t.dialect, err
-}
-
-func (s *Source) table(id string) (table, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	t, ok := s.tables[id]
-	if !ok {
-		return t, source.ErrNoDataset
-	}
-	return t, nil
-}
-
 // Query implements [source.Source].
 func (s *Source) Query(ctx context.Context, st source.Statement) (source.Rows, error) {
-	t, err := s.table(st.Dataset)
+	t, err := s.Get(st.Dataset)
 	if err != nil {
 		return nil, err
 	}
-	return s.run(ctx, t.client, st)
+	return s.run(ctx, t.Own, st)
 }
 
 func (s *Source) run(ctx context.Context, c *client, st source.Statement) (source.Rows, error) {
-	limited, cancel := context.WithTimeoutCause(ctx, s.limits.Time, source.ErrTime)
-	defer cancel()
 	sql, err := prepared(st)
 	if err != nil {
 		return nil, s.failed(err)
 	}
+	return s.limits.Within(ctx, func(ctx context.Context) (source.Rows, error) { return s.collect(ctx, c, sql, st) })
+}
+
+func (s *Source) collect(ctx context.Context, c *client, sql string, st source.Statement) (source.Rows, error) {
 	answer := s.limits.Collect(st)
-	err = c.each(limited, sql, func(p *page) error {
+	err := c.each(ctx, sql, func(p *page) error {
 		for _, row := range p.Data {
 			if len(row) != len(p.Columns) {
 				return source.ErrEngine
@@ -259,8 +223,8 @@ func (s *Source) run(ctx context.Context, c *client, st source.Statement) (sourc
 		return nil
 	})
 	switch {
-	case err != nil && limited.Err() != nil:
-		return nil, context.Cause(limited)
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err() // whose cause is told
 	case errors.Is(err, source.ErrTooManyRows) || errors.Is(err, source.ErrMemory) || errors.Is(err, source.ErrRange):
 		return nil, err
 	case err != nil:
