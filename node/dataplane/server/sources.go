@@ -35,7 +35,7 @@ var _ Engine = (*sources)(nil)
 
 // bounds are the limits of sources that are not the engine of files.
 func (l Limits) bounds() source.Limits {
-	return source.Limits{Time: l.QueryTime, Concurrent: l.Concurrent, MaxBytes: int64(l.MemoryMB) << 20 / 16}
+	return source.Limits{Time: l.QueryTime, Concurrent: l.Concurrent, MaxBytes: int64(l.MemoryMB) << 20 / 32}
 }
 
 func newSources(files Engine, l Limits, path func(string) string, log *slog.Logger) (*sources, error) {

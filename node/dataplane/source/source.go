@@ -63,7 +63,7 @@ type Table struct {
 type Limits struct {
 	Time       time.Duration // of one query; default 30 s
 	Concurrent int           // queries at a time; default 4
-	MaxBytes   int64         // of one answer's cells; default 64 MiB
+	MaxBytes   int64         // of one answer's cells; default 32 MiB
 }
 
 // WithDefaults fills what is zero.
@@ -75,7 +75,7 @@ func (l Limits) WithDefaults() Limits {
 		l.Concurrent = 4
 	}
 	if l.MaxBytes <= 0 {
-		l.MaxBytes = 64 << 20
+		l.MaxBytes = 32 << 20
 	}
 	return l
 }

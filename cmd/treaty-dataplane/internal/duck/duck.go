@@ -10,6 +10,7 @@
 //     attach databases, load extensions or change a setting.
 //   - A Parquet file that changes after it was loaded is a fault of every query that reads it.
 //   - Every query has a time limit, and all of them together a memory and a thread limit; there is no spilling to disk.
+//     An answer is at most a 32nd of the memory limit of cells, in Go beside the engine, and is read row by row: beyond it, or its rows, the engine is stopped.
 //     A query ends when its caller's context does, and the engine stays usable.
 //   - Nothing that the engine says about a failure leaves this package, not even into the log: its messages quote rows, paths
 //     and SQL. The log gets the kind of error only.
@@ -365,11 +366,8 @@ func (e *Engine) run(ctx context.Context, s source.Statement) (_ source.Rows, er
 	if err != nil {
 		return nil, e.failed("columns", err)
 	}
-	var out source.Rows
+	answer := source.Limits{MaxBytes: int64(e.limits.MemoryMB) << 20 / 32}.Collect(s)
 	for rows.Next() {
-		if len(out) >= s.MaxRows {
-			return nil, source.ErrTooManyRows
-		}
 		cells := make([]any, len(names))
 		into := make([]any, len(names))
 		for i := range cells {
@@ -383,12 +381,14 @@ func (e *Engine) run(ctx context.Context, s source.Statement) (_ source.Rows, er
 				return nil, e.failed("scan", err)
 			}
 		}
-		out = append(out, cells)
+		if err := answer.Add(cells); err != nil {
+			return nil, err
+		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, e.failed("rows", err)
 	}
-	return out, nil
+	return answer.Rows(), nil
 }
 
 var errCell = errors.New("a cell of an unknown type")
