@@ -79,6 +79,9 @@ type Drill struct {
 	Live bool `yaml:"live,omitempty"`
 	// MinGrace is the shortest grace that this node consents to (default 5s).
 	MinGrace time.Duration `yaml:"min_grace,omitempty"`
+	// MaxQueries is the largest load, in queries over a whole drill, that this node puts on a contract of which it is the buyer
+	// because a peer proposes it (default 100).
+	MaxQueries int `yaml:"max_queries,omitempty"`
 	// Schedule lists rehearsals that this node proposes by itself, one at a time.
 	Schedule []ScheduledDrill `yaml:"schedule,omitempty"`
 }
@@ -201,6 +204,7 @@ func (c *Config) defaults() {
 	setDefault(&c.Rotation.Grace, 7*24*time.Hour)
 	setDefault(&c.Rotation.Settle, 5*time.Minute)
 	setDefault(&c.Drill.MinGrace, 5*time.Second)
+	setDefault(&c.Drill.MaxQueries, 100)
 }
 
 func setDefault[T comparable](v *T, d T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/drill"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
@@ -69,10 +70,12 @@ func (d *drills) proposed(_ context.Context, tx store.Tx, from did.DID, data []b
 	switch {
 	case err != nil || identity.Domain() != from.Domain() || identity.Fingerprint() == "" || (p.Terms.Mode == drill.Live) != (identity == from):
 		return nil, refuseDrill(codeDrillRefused, "the identity to rotate is the caller's own, or for a rehearsal another one of its domain")
-	case grace < least || grace > maxDrillGrace:
-		return nil, refuseDrill(codeDrillRefused, "a grace of %s is not between %s (drill.min_grace) and %s", grace, least, maxDrillGrace)
+	case grace < least || p.GraceSeconds > int(maxDrillGrace/time.Second):
+		return nil, refuseDrill(codeDrillRefused, "a grace of %d s is not between %s (drill.min_grace) and %s", p.GraceSeconds, least, maxDrillGrace)
 	case p.Terms.Buyer != buyer:
 		return nil, refuseDrill(codeDrillRefused, "there is no contract %.80q in force between us with that buyer", p.Contract)
+	case buyer == drill.Counterparty && queriesOf(p) > d.n.cfg.Drill.MaxQueries:
+		return nil, refuseDrill(codeDrillRefused, "the load would take %d queries, and this node makes at most %d at a peer's wish (drill.max_queries)", queriesOf(p), d.n.cfg.Drill.MaxQueries)
 	}
 	if err := d.n.mayDrill(from, shared != "", p.Terms.Mode); err != nil {
 		return nil, refuseDrill(codeDrillRefused, "%v", err)
@@ -97,6 +100,15 @@ func (d *drills) proposed(_ context.Context, tx store.Tx, from did.DID, data []b
 		return nil, err
 	}
 	return map[string]any{"agreed": p.Drill}, nil
+}
+
+// queriesOf is how many queries the load of a drill comes to that goes as fast as it can.
+func queriesOf(p drill.Proposal) int {
+	seconds := 3 * int(loadDwell/time.Second)
+	if p.Terms.Kind != drill.Compromise {
+		seconds += p.GraceSeconds
+	}
+	return p.Terms.Load * seconds
 }
 
 // agreed says whether a proposal is the one that was agreed to.
@@ -186,10 +198,7 @@ func (d *drills) see(j *joinedDrill, from did.DID, s drill.Step) {
 	}
 	if s.Phase == drill.After && j.load != nil {
 		// The rest of this phase has to be seen too.
-		select {
-		case <-ctx.Done():
-		case <-time.After(loadDwell):
-		}
+		_ = clock.Sleep(ctx, loadDwell) // or as much of it as there is time for
 		result := j.load.Stop()
 		o.Load = &result
 		j.load = nil
@@ -228,7 +237,7 @@ func (d *drills) beginLoad(ctx context.Context, j *joinedDrill) {
 		stop()
 		return
 	}
-	j.load = drill.NewLoad(j.terms.Load, b.Granted)
+	j.load = drill.NewLoad(j.terms.Load, d.n.cfg.Drill.MaxQueries, b.Granted)
 	j.load.Start(running)
 }
 
@@ -335,10 +344,8 @@ func (d *drills) send(ctx context.Context, j *joinedDrill, s drill.Step, p *noti
 		case errors.As(err, &r) && !r.Code.Retryable():
 			return &drill.Refused{Code: string(r.Code)}
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, time.Duration(i+1)*250*time.Millisecond) != nil {
 			return err
-		case <-time.After(time.Duration(i+1) * 250 * time.Millisecond):
 		}
 	}
 	return err
@@ -390,10 +397,8 @@ func (d *drills) evicted(ctx context.Context, j *joinedDrill) error {
 		if err != nil && ctx.Err() == nil || err == nil && j.old != nil && doc.Hash() != j.old.Hash() {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, 100*time.Millisecond) != nil {
 			return errors.New("it is still in the cache")
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -4,7 +4,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/drill"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/wellknown"
 )
@@ -148,13 +148,11 @@ func (r *rehearsal) serves(w http.ResponseWriter, req *http.Request) bool {
 	r.mu.Lock()
 	site := r.site
 	r.mu.Unlock()
-	for _, p := range site.Paths() {
-		if p == req.URL.EscapedPath() {
-			site.ServeHTTP(w, req)
-			return true
-		}
+	if !site.Has(req.URL.EscapedPath()) {
+		return false
 	}
-	return false
+	site.ServeHTTP(w, req)
+	return true
 }
 
 // Open implements [hpke.Opener]: as the node's own keys do, to the end of the grace and no longer.
@@ -245,10 +243,8 @@ func (r *rehearsal) after(ctx context.Context, doc *did.Document) (time.Time, er
 		if now.After(doc.ProofCreated()) {
 			return now, nil
 		}
-		select {
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := clock.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return time.Time{}, err
 		}
 	}
 }
@@ -365,5 +361,5 @@ func (r *rehearsal) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.publish(gone))
+	return r.publish(gone)
 }

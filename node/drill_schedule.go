@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -25,6 +26,9 @@ func (c *Drill) validate() error {
 	if c.MinGrace < time.Second || c.MinGrace > maxDrillGrace {
 		return fmt.Errorf("drill.min_grace: %s is not between 1s and %s", c.MinGrace, maxDrillGrace)
 	}
+	if c.MaxQueries < 1 || c.MaxQueries > maxDrillQueries {
+		return fmt.Errorf("drill.max_queries: %d is not between 1 and %d", c.MaxQueries, maxDrillQueries)
+	}
 	if len(c.Schedule) > maxScheduled {
 		return fmt.Errorf("drill.schedule: more than %d", maxScheduled)
 	}
@@ -39,7 +43,7 @@ func (c *Drill) validate() error {
 	return nil
 }
 
-// key is the setting that says when a scheduled drill was tried last, and how it ended.
+// key is the setting that says when a scheduled drill was tried last, or that it was not and when its entry was first seen.
 func (s ScheduledDrill) key() string { return "drill.last " + s.Kind + " " + s.Peer }
 
 // due is when it comes next. Who has many peers that do the same shall not meet them all at once: up to a tenth of the time is
@@ -50,40 +54,33 @@ func (s ScheduledDrill) due(last time.Time, who string) time.Time {
 	return last.Add(s.Every - s.Every/10*time.Duration(h.Sum32()%1000)/1000)
 }
 
-// lastDrill reads when a scheduled drill was tried last; zero when never.
-func lastDrill(tx store.Settings, s ScheduledDrill) (time.Time, error) {
+// firstSeen begins the setting of a scheduled drill that was not tried yet.
+const firstSeen = "first seen "
+
+// lastDrill reads when a scheduled drill was tried last, or else when its entry was first seen; zero when it was not.
+func lastDrill(tx store.Settings, s ScheduledDrill) (last time.Time, tried bool, err error) {
 	text, err := tx.GetSetting(s.key())
 	if errors.Is(err, store.ErrNotFound) {
-		return time.Time{}, nil
+		return time.Time{}, false, nil
 	}
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
-	return time.Parse(time.RFC3339, text)
+	text, untried := strings.CutPrefix(text, firstSeen)
+	last, err = time.Parse(time.RFC3339, text)
+	return last, !untried, err
 }
 
-// keepSchedule runs the scheduled rehearsals, one after the other, until ctx ends. The time of a try is stored before it begins: a
-// node that does not survive one does not begin with it again, and of several processes over one store one has it.
-func (d *drills) keepSchedule(ctx context.Context) error {
-	if len(d.n.cfg.Drill.Schedule) == 0 {
-		return nil
-	}
-	tick := time.NewTicker(scheduleLook)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+// keepSchedule runs the scheduled rehearsals that are due, one after the other. The time of a try is stored before it begins: a node
+// that does not survive one does not begin with it again, and of several processes over one store one has it.
+func (d *drills) keepSchedule(ctx context.Context) {
+	for _, s := range d.n.cfg.Drill.Schedule {
+		mine, err := d.claim(ctx, s)
+		if err == nil && mine {
+			_, err = d.n.Drill(ctx, httpapi.DrillRequest{Peer: s.Peer, Kind: s.Kind})
 		}
-		for _, s := range d.n.cfg.Drill.Schedule {
-			mine, err := d.claim(ctx, s)
-			if err == nil && mine {
-				_, err = d.n.Drill(ctx, httpapi.DrillRequest{Peer: s.Peer, Kind: s.Kind})
-			}
-			if err != nil && ctx.Err() == nil {
-				d.n.log.Error("scheduled drill", "kind", s.Kind, "peer", s.Peer, "err", err)
-			}
+		if err != nil && ctx.Err() == nil {
+			d.n.log.Error("scheduled drill", "kind", s.Kind, "peer", s.Peer, "err", err)
 		}
 	}
 }
@@ -91,8 +88,8 @@ func (d *drills) keepSchedule(ctx context.Context) error {
 // claim says whether a scheduled drill is due, and takes it. The first comes a while after the schedule was first seen, not with
 // the node's start.
 func (d *drills) claim(ctx context.Context, s ScheduledDrill) (mine bool, err error) {
-	due := func(tx store.Settings) (bool, bool, error) {
-		last, err := lastDrill(tx, s)
+	due := func(tx store.Settings) (first, now bool, err error) {
+		last, _, err := lastDrill(tx, s)
 		return last.IsZero(), err == nil && !last.IsZero() && !d.n.clock.Now().Before(s.due(last, d.n.cfg.Domain)), err
 	}
 	var first, now bool
@@ -103,8 +100,11 @@ func (d *drills) claim(ctx context.Context, s ScheduledDrill) (mine bool, err er
 		if first, now, err = due(tx); err != nil || !first && !now {
 			return err
 		}
-		mine = now
-		return tx.PutSetting(s.key(), d.n.clock.Now().UTC().Format(time.RFC3339))
+		text := stamp(d.n.clock.Now())
+		if mine = now; first {
+			text = firstSeen + text
+		}
+		return tx.PutSetting(s.key(), text)
 	})
 	return mine && err == nil, err
 }
@@ -123,11 +123,12 @@ func (e *examination) drills(ctx context.Context) {
 	for _, s := range plan {
 		name := "drill " + s.Kind + " with " + s.Peer
 		var last time.Time
-		if err := e.n.db.View(ctx, func(tx store.Tx) (err error) { last, err = lastDrill(tx, s); return err }); err != nil {
+		var tried bool
+		if err := e.n.db.View(ctx, func(tx store.Tx) (err error) { last, tried, err = lastDrill(tx, s); return err }); err != nil {
 			e.fail(name, "", "%v", err)
 			continue
 		}
-		if last.IsZero() {
+		if !tried {
 			e.ok(name, "every %s; the first is to come", s.Every)
 			continue
 		}

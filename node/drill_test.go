@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/drill"
@@ -105,6 +106,41 @@ func TestDrill_Live(t *testing.T) {
 	rep = drilled(t, buyer, httpapi.DrillRequest{Peer: "vendorcorp.test", Kind: "signing", Live: true, GraceSeconds: 1})
 	if rep.NotChecked != 1 {
 		t.Errorf("%+v", rep)
+	}
+}
+
+// TestDrill_Scheduled: a node runs the rehearsals of its schedule when they are due, and an operator sees what came of the last.
+func TestDrill_Scheduled(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	b, v := initPair(t, nil)
+	configure(t, b, "drill: {allow: [vendorcorp.test], schedule: [{kind: compromise, peer: vendorcorp.test, every: 1h}, {kind: compromise, peer: nobody.test, every: 1h}]}")
+	configure(t, v, "drill: {allow: [buyercorp.test]}")
+	c := &shifted{}
+	_, buyer := startAt(t, v, c), startAt(t, b, c)
+	seen := func() (reports int, check httpapi.Check) {
+		t.Helper()
+		for _, check = range must[httpapi.Diagnosis](t)(buyer.Doctor(t.Context(), httpapi.DoctorRequest{})).Checks {
+			if check.Name == "drill compromise with vendorcorp.test" {
+				break
+			}
+		}
+		return len(must[[]httpapi.DrillSummary](t)(buyer.Drills(t.Context()))), check
+	}
+	buyer.KeepSchedule(t.Context())
+	if n, check := seen(); n != 0 || check.Status != httpapi.CheckOK || !strings.Contains(check.Detail, "the first is to come") {
+		t.Errorf("%d drills, %+v", n, check)
+	}
+	c.advance(time.Hour)
+	buyer.KeepSchedule(t.Context())
+	for range 400 { // the node's own look may have been faster
+		if n, _ := seen(); n > 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	buyer.KeepSchedule(t.Context()) // not due again
+	if n, check := seen(); n != 1 || check.Status != httpapi.CheckOK || !strings.Contains(check.Detail, "promises held") {
+		t.Errorf("%d drills, %+v", n, check)
 	}
 }
 

@@ -56,6 +56,7 @@ const (
 	drillPhase        = 2 * time.Minute  // for the counterparty's observations of one phase
 	drillMargin       = 10 * time.Minute // a drill that was agreed to is forgotten so long after its grace
 	loadDwell         = 3 * time.Second  // a phase under load lasts at least so long
+	maxDrillQueries   = 1_000_000        // drill.max_queries
 )
 
 // drills is the node's part in drills: at most one of its own at a time, and at most one that it has agreed to. They live in this
@@ -380,7 +381,7 @@ func (p *drillPeer) ask(ctx context.Context, kind string, data any) (notice.Answ
 	case err != nil:
 		return a, err
 	case !a.OK:
-		return a, &httpapi.Error{Kind: httpapi.KindRefused, Code: a.Code, Message: "the counterparty says no: " + a.Text, Hint: "its operator decides by drill.allow, drill.live and drill.min_grace"}
+		return a, &httpapi.Error{Kind: httpapi.KindRefused, Code: a.Code, Message: "the counterparty says no: " + a.Text, Hint: "its operator decides by drill.allow, drill.live, drill.min_grace and drill.max_queries"}
 	}
 	return a, nil
 }

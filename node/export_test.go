@@ -62,3 +62,6 @@ func (n *Node) Public() http.Handler { return n.public }
 func (n *Node) Replaceable(tx store.Tx, old contract.Reference, buyer did.DID) (string, error) {
 	return n.ending.Replaceable(tx, old, buyer)
 }
+
+// KeepSchedule runs the drills that are due.
+func (n *Node) KeepSchedule(ctx context.Context) { n.drills.keepSchedule(ctx) }

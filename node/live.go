@@ -79,24 +79,17 @@ func (n *Node) current(next http.Handler) http.Handler {
 }
 
 // keepIdentity follows rotations by other processes, retires keys whose grace is over, and brings the folder up to date.
-func (n *Node) keepIdentity(ctx context.Context) error {
-	tick := time.NewTicker(identityEvery)
-	defer tick.Stop()
+func (n *Node) keepIdentity() func(context.Context) {
 	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			err, text := n.Tend(ctx), ""
-			if err != nil {
-				text = err.Error()
-			}
-			if text != "" && text != last && ctx.Err() == nil { // once, and not every second
-				n.log.Error("own identity; it is tried again every second", "err", err)
-			}
-			last = text
+	return func(ctx context.Context) {
+		err, text := n.Tend(ctx), ""
+		if err != nil {
+			text = err.Error()
 		}
+		if text != "" && text != last && ctx.Err() == nil { // once, and not every second
+			n.log.Error("own identity; it is tried again every second", "err", err)
+		}
+		last = text
 	}
 }
 

@@ -340,11 +340,14 @@ func (n *Node) Run(ctx context.Context, ready func()) (err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return serving(publicServer.ServeTLS(public, "", "")) })
 	g.Go(func() error { return serving(adminServer.Serve(admin)) })
-	g.Go(func() error { return n.housekeeping(gctx) })
-	g.Go(func() error { return n.keepIdentity(gctx) })
+	every := func(d time.Duration, f func(context.Context)) {
+		g.Go(func() error { clock.Every(gctx, d, f); return nil })
+	}
+	every(sweepEvery, n.housekeeping)
+	every(identityEvery, n.keepIdentity())
+	every(scheduleLook, n.drills.keepSchedule)
+	every(notifyEvery, n.notifyTasks)
 	g.Go(func() error { return n.notices.Run(gctx) })
-	g.Go(func() error { return n.drills.keepSchedule(gctx) })
-	g.Go(func() error { return n.notifyTasks(gctx) })
 	g.Go(func() error {
 		<-gctx.Done()
 		n.stop()
@@ -377,46 +380,28 @@ func (n *Node) Close() error {
 }
 
 // housekeeping ends conversations whose time is up and keeps the clock's floor.
-func (n *Node) housekeeping(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := n.nego.Sweep(ctx); err != nil && ctx.Err() == nil {
-				n.log.Error("sweep", "err", err)
-			}
-			if err := n.concludeAll(ctx); err != nil && ctx.Err() == nil {
-				n.log.Error("proposals that wait for their answer", "err", err)
-			}
-			if err := n.clock.Persist(ctx, false); ctx.Err() == nil {
-				n.kept(err)
-			}
-			if err := n.db.Scrub(ctx); err != nil && ctx.Err() == nil {
-				n.log.Error("overwriting the session keys of conversations that have ended", "err", err)
-			}
-			if err := n.forget(ctx); err != nil && ctx.Err() == nil {
-				n.log.Error("deleting answers whose retention has ended", "err", err)
-			}
-		}
+func (n *Node) housekeeping(ctx context.Context) {
+	if err := n.nego.Sweep(ctx); err != nil && ctx.Err() == nil {
+		n.log.Error("sweep", "err", err)
+	}
+	if err := n.concludeAll(ctx); err != nil && ctx.Err() == nil {
+		n.log.Error("proposals that wait for their answer", "err", err)
+	}
+	if err := n.clock.Persist(ctx, false); ctx.Err() == nil {
+		n.kept(err)
+	}
+	if err := n.db.Scrub(ctx); err != nil && ctx.Err() == nil {
+		n.log.Error("overwriting the session keys of conversations that have ended", "err", err)
+	}
+	if err := n.forget(ctx); err != nil && ctx.Err() == nil {
+		n.log.Error("deleting answers whose retention has ended", "err", err)
 	}
 }
 
 // notifyTasks tells callers who asked for it what became of their tasks.
-func (n *Node) notifyTasks(ctx context.Context) error {
-	tick := time.NewTicker(notifyEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := n.agent.Notify(ctx); err != nil && ctx.Err() == nil {
-				n.log.Error("push notifications", "err", err)
-			}
-		}
+func (n *Node) notifyTasks(ctx context.Context) {
+	if err := n.agent.Notify(ctx); err != nil && ctx.Err() == nil {
+		n.log.Error("push notifications", "err", err)
 	}
 }
 

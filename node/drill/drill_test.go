@@ -226,6 +226,20 @@ func signed(t testing.TB) *drill.Report {
 	return rep
 }
 
+// A load ends at its bound, however long the drill lasts.
+func TestLoadIsBounded(t *testing.T) {
+	asked := make(chan struct{}, drill.MaxLoad)
+	l := drill.NewLoad(drill.MaxLoad, 7, func(context.Context) error { asked <- struct{}{}; return nil })
+	l.Start(t.Context())
+	for range 7 {
+		<-asked
+	}
+	time.Sleep(10 * time.Second / drill.MaxLoad) // there would be ten more
+	if r := l.Stop(); r.Requests != 7 || r.Lost != 0 || len(asked) != 0 {
+		t.Errorf("%+v, %d more", r, len(asked))
+	}
+}
+
 // Reports are files that are called like their drill: no peer chooses the folder.
 func TestReportNames(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/treaty-node/treaty/node/internal/clock"
 )
 
 // MaxLoad bounds the queries a second under a drill.
@@ -28,10 +30,12 @@ var ErrAgain = errors.New("drill: nobody decided")
 // Load puts a steady number of queries under a drill and counts what becomes of them.
 type Load struct {
 	perSecond int
+	most      int
 	ask       func(ctx context.Context) error
 
 	mu     sync.Mutex
 	phase  Phase
+	asked  int
 	result LoadResult
 	times  map[Phase][]time.Duration
 
@@ -39,9 +43,10 @@ type Load struct {
 	ended chan struct{}
 }
 
-// NewLoad makes a load. ask makes one query; nil means that the right answer came.
-func NewLoad(perSecond int, ask func(ctx context.Context) error) *Load {
-	return &Load{perSecond: perSecond, ask: ask, phase: Before, result: LoadResult{PerSecond: perSecond, Latencies: []Latency{}}, times: map[Phase][]time.Duration{}}
+// NewLoad makes a load. ask makes one query; nil means that the right answer came. After most queries no other begins, where a
+// repetition counts as one and 0 is no bound; what is under way then is finished.
+func NewLoad(perSecond, most int, ask func(ctx context.Context) error) *Load {
+	return &Load{perSecond: perSecond, most: most, ask: ask, phase: Before, result: LoadResult{PerSecond: perSecond, Latencies: []Latency{}}, times: map[Phase][]time.Duration{}}
 }
 
 // Start begins, until Stop or the end of ctx.
@@ -67,7 +72,10 @@ func (l *Load) Start(ctx context.Context) {
 			case slots <- struct{}{}:
 			}
 			// A query counts to the phase in which it began. What has begun is finished, also when the load ends.
-			phase := l.now()
+			phase, ok := l.next()
+			if !ok {
+				return
+			}
 			asking.Go(func() {
 				defer func() { <-slots }()
 				l.one(ctx, phase)
@@ -83,10 +91,15 @@ func (l *Load) Enter(p Phase) {
 	l.phase = p
 }
 
-func (l *Load) now() Phase {
+// next counts a query, and says in which phase it is or that there have been enough.
+func (l *Load) next() (Phase, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.phase
+	if l.most > 0 && l.asked >= l.most {
+		return "", false
+	}
+	l.asked++
+	return l.phase, true
 }
 
 // one asks until there is an answer, a decision, or enough.
@@ -94,18 +107,13 @@ func (l *Load) one(ctx context.Context, phase Phase) {
 	began, wait, repeated := time.Now(), pause, false
 	var err error
 	for i := range attempts {
-		if err = l.ask(ctx); !errors.Is(err, ErrAgain) {
+		if err = l.ask(ctx); !errors.Is(err, ErrAgain) || i+1 == attempts || clock.Sleep(ctx, wait) != nil {
 			break
 		}
-		if i+1 == attempts {
-			break
-		}
-		repeated = true
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, maxPause)
+		repeated, wait = true, min(2*wait, maxPause)
+		l.mu.Lock()
+		l.asked++
+		l.mu.Unlock()
 	}
 	took := time.Since(began)
 	l.mu.Lock()

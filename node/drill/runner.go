@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/node/internal/clock"
 )
 
 // Proposal is what the subject's node asks the counterparty's to agree to.
@@ -100,7 +101,7 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 	mark("the counterparty has agreed")
 	var load *Load
 	if t.Load > 0 && r.Buyer != nil {
-		load = NewLoad(t.Load, r.Buyer.Granted)
+		load = NewLoad(t.Load, 0, r.Buyer.Granted)
 		load.Start(ctx)
 		defer load.stop()
 		mark(fmt.Sprintf("load of %d queries a second began", t.Load))
@@ -137,7 +138,7 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 			r.tell(ctx, c)
 		}
 		mark("phase " + string(p) + " seen from both sides")
-		return sleep(ctx, r.Dwell-r.Now().Sub(began))
+		return clock.Sleep(ctx, r.Dwell-r.Now().Sub(began))
 	}
 	if err := phase(Before); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func (r *Runner) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	if t.Kind != Compromise {
-		if err := sleep(ctx, r.Grace-r.Now().Sub(rotated)); err != nil {
+		if err := clock.Sleep(ctx, r.Grace-r.Now().Sub(rotated)); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +244,7 @@ func again(ctx context.Context, f func(context.Context) error) (err error) {
 		if err = f(ctx); !errors.Is(err, ErrAgain) {
 			return err
 		}
-		if sleep(ctx, time.Duration(i+1)*pause) != nil {
+		if clock.Sleep(ctx, time.Duration(i+1)*pause) != nil {
 			return err
 		}
 	}
@@ -284,18 +285,4 @@ func Expect(p Promise, at time.Time, err error, want string) Check {
 	}
 	c.Observed = Clip(c.Observed)
 	return c
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -51,17 +51,6 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
 // Start opens a conversation with a verified peer: state and first message are durable when it returns. Nothing is sent
 // before [Service.Drive]. seen is what else was learned about the peer, for the log.
 func (s *Service) Start(ctx context.Context, peer *did.Document, v did.Verification, needs string, seen ...ledger.Entry) (contextID string, err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
 	"github.com/treaty-node/treaty/node/negotiation/message"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
@@ -146,7 +147,7 @@ func New(cfg Config) *Service {
 		cfg.PerHour = defaultOpenPerHour
 	}
 	if cfg.Sleep == nil {
-		cfg.Sleep = sleep
+		cfg.Sleep = clock.Sleep
 	}
 	return &Service{cfg: cfg, driven: inFlight{running: map[string]bool{}}, openings: openings{perHour: cfg.PerHour}}
 }

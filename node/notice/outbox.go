@@ -15,6 +15,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -103,12 +104,8 @@ func (s *Service) Wait(ctx context.Context, id string) (Answer, error) {
 		case store.NoticeFailed:
 			return Answer{}, &Failed{n.Code, n.Reason}
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return Answer{}, fmt.Errorf("notice: no answer yet (%s): %w", n.Reason, ctx.Err())
-		case <-t.C:
+		if err := clock.Sleep(ctx, wait); err != nil {
+			return Answer{}, fmt.Errorf("notice: no answer yet (%s): %w", n.Reason, err)
 		}
 	}
 }
@@ -118,15 +115,8 @@ func (s *Service) Run(ctx context.Context) error {
 	var flying sync.WaitGroup
 	defer flying.Wait()
 	slots := make(chan struct{}, maxFlying)
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
 	swept, last := time.Time{}, ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	clock.Every(ctx, lookEvery, func(ctx context.Context) {
 		var due []store.Notice
 		err := s.cfg.Store.View(ctx, func(tx store.Tx) (err error) {
 			due, err = tx.ListNotices(store.NoticeFilter{State: store.NoticePending, DueBy: s.cfg.Now(), Limit: 4 * maxFlying})
@@ -157,7 +147,8 @@ func (s *Service) Run(ctx context.Context) error {
 				}
 			})
 		}
-	}
+	})
+	return nil
 }
 
 // Deliver makes one attempt at a pending notice and returns it as it stands then. That nobody answered is no error; an error is

@@ -19,6 +19,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/node/delegation"
+	"github.com/treaty-node/treaty/node/internal/clock"
 )
 
 // DelegationURI names the extension that lets a plain question be handed on: its parameters stand in the message's metadata under
@@ -161,11 +162,9 @@ func (c *Client) Ask(ctx context.Context, q delegation.Question) (delegation.Ans
 		return answerOf(said.Parts)
 	}
 	for ok && !task.Status.State.Terminal() {
-		select {
-		case <-ctx.Done():
+		if err := clock.Sleep(ctx, askEvery); err != nil {
 			c.takeBack(ctx, task.ID)
-			return delegation.Answer{}, ctx.Err()
-		case <-time.After(askEvery):
+			return delegation.Answer{}, err
 		}
 		next, err := c.client.GetTask(ctx, &sdk.GetTaskRequest{ID: task.ID})
 		if ctx.Err() != nil {

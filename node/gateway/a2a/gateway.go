@@ -17,6 +17,7 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/httpsig"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/wellknown"
 )
 
@@ -208,10 +209,8 @@ func (g *gateway) CancelTask(ctx context.Context, req *sdk.CancelTaskRequest) (*
 		if !errors.Is(err, sdk.ErrTaskNotCancelable) || try == cancelTries {
 			return canceled, g.toPeer(ctx, err)
 		}
-		select {
-		case <-ctx.Done():
+		if clock.Sleep(ctx, cancelEvery) != nil {
 			return nil, g.toPeer(ctx, err)
-		case <-time.After(cancelEvery):
 		}
 		if task, err = g.find(ctx, req.ID); err != nil {
 			return nil, g.toPeer(ctx, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 )
@@ -87,7 +88,7 @@ func New(cfg Config) (*Model, error) {
 		cfg.Record = RecordDigests
 	}
 	if cfg.Sleep == nil {
-		cfg.Sleep = sleep
+		cfg.Sleep = clock.Sleep
 	}
 	if cfg.Model == "" {
 		return nil, fmt.Errorf("%w: no model is named", ErrEndpoint)
@@ -98,17 +99,6 @@ func New(cfg Config) (*Model, error) {
 	}
 	cfg.Key = "" // the endpoint has it, in a form that does not print
 	return &Model{cfg: cfg, at: at, slots: make(chan struct{}, cfg.Concurrent), budget: budget{perHour: cfg.PerHour, peers: map[did.DID]*rate.Limiter{}}}, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // Check asks the endpoint for its models: whether it answers, takes the key and, where it lists any, has this one.
