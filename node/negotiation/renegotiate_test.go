@@ -170,11 +170,12 @@ func (w *world) reopened(id string, times int) negotiation.Session {
 }
 
 // TestReopen_CrashAtEveryCommit: the end of the old conversation and the beginning of the new one are one transaction, and a new
-// process goes on with whichever there is.
+// process goes on with whichever there is. It ends with the second crash in the new conversation, which is one like any other from
+// there on: TestInvariant8_RestartInEveryPhase.
 func TestReopen_CrashAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
-		for n := 1; ; n++ {
+		for n, beyond := 1, 0; beyond < 2; n++ {
 			w := newWorld(t)
 			changed := false
 			w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
@@ -203,6 +204,9 @@ func TestReopen_CrashAtEveryCommit(t *testing.T) {
 			if first := w.buyer.session(t, id); len(ids) > 1 || len(ids) == 0 && first.ReopenedAs == "" || !first.Phase.Terminal() != (first.ReopenedAs == "") {
 				t.Fatalf("commit %d, after it %v: unfinished %v, the first %s, taken up as %q", n, after, ids, first.Phase, first.ReopenedAs)
 			}
+			if w.buyer.session(t, id).ReopenedAs != "" {
+				beyond++
+			}
 			for _, id := range ids {
 				w.drive(id)
 			}
@@ -211,7 +215,7 @@ func TestReopen_CrashAtEveryCommit(t *testing.T) {
 			}
 			w.agreed()
 			if commits < n {
-				break // n was past the last commit
+				t.Fatalf("there is no commit %d", n)
 			}
 			w.close()
 		}
