@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -75,7 +76,11 @@ func (n *Node) replace(ctx context.Context, c *contract.Contract, peer, needs st
 		return httpapi.Negotiation{}, err
 	}
 	old := contract.Reference{ID: c.ID, Digest: digest}
-	return n.negotiate(ctx, httpapi.NegotiateRequest{Peer: peer, Needs: needs}, negotiation.Instead{Of: old, Terms: terms})
+	started, err := n.negotiate(ctx, httpapi.NegotiateRequest{Peer: peer, Needs: needs}, negotiation.Instead{Of: old, Terms: terms})
+	if said := new(httpapi.Error); errors.As(err, &said) && said.Kind == httpapi.KindUnreachable && said.Hint == "" {
+		said.Hint = "contract " + c.ID + " stays as it is; try again when the vendor's node answers"
+	}
+	return started, err
 }
 
 // amendable is a contract that this node, as its buyer, can ask to replace, and where its vendor is reached.

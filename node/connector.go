@@ -208,9 +208,12 @@ func (n *Node) contracts(ctx context.Context, f store.ContractFilter) (list []st
 	return list, err
 }
 
+// codeNotTrusted: the operator's trust policy says no.
+const codeNotTrusted = "NOT_TRUSTED"
+
 func trustError(err error) error {
 	return &httpapi.Error{
-		Kind: httpapi.KindRefused, Code: "NOT_TRUSTED", Message: err.Error(),
+		Kind: httpapi.KindRefused, Code: codeNotTrusted, Message: err.Error(),
 		Hint: "`treaty trust list` says whom this node deals with; `treaty trust allow PATTERN` adds somebody",
 	}
 }

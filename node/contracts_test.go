@@ -116,6 +116,11 @@ func TestRevocation_EitherParty(t *testing.T) {
 			if _, err := who.by.Revoke(t.Context(), id, httpapi.RevokeRequest{}); !errors.As(err, &e) || e.Code != "REVOKED" || e.Kind != httpapi.KindRefused {
 				t.Errorf("again: %v", err)
 			}
+			// No contract names that data plane any more, and the reason is the contract's end, not the trust policy.
+			if _, err := buyer.Query(t.Context(), httpapi.QueryRequest{ContractID: id, Aggregates: []contract.Aggregate{{Op: contract.OpCount}}}); !errors.As(err, &e) ||
+				e.Code != string(contract.ContractRevoked) || e.Kind != httpapi.KindRefused {
+				t.Errorf("a query: %v", err)
+			}
 			who.by.verified(t, id, "revoked")
 			who.other.verified(t, id, "revoked")
 		})

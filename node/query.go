@@ -35,7 +35,7 @@ func (n *Node) Query(ctx context.Context, q httpapi.QueryRequest) (httpapi.Query
 	req := asSent(ask, n.self().String())
 	a, err := n.ask(ctx, c, req)
 	if err != nil {
-		return httpapi.QueryResult{}, queryError(err)
+		return httpapi.QueryResult{}, n.ended(ctx, c.ID, queryError(err))
 	}
 	receipt, err := a.Receipt.Marshal()
 	if err != nil {
@@ -90,6 +90,34 @@ func queryError(err error) error {
 		return err
 	}
 	return errors.Join(&httpapi.Error{Kind: kind, Message: err.Error(), Hint: "nobody decided anything: the data plane did not answer, or not with something that can be verified"}, err)
+}
+
+// ended explains why a query came to nothing where this company's own records say that the contract has ended: which one took its
+// place, and that a data plane which no contract in force names any more is nobody this node deals with.
+func (n *Node) ended(ctx context.Context, id string, err error) error {
+	k, unknown := n.Contract(ctx, id)
+	if unknown != nil || k.State != store.Revoked {
+		return err
+	}
+	var hint string
+	if k.ReplacedBy != "" {
+		hint = "contract " + k.ReplacedBy + " took its place"
+	}
+	var said *httpapi.Error
+	var refused *mcp.Refused
+	switch {
+	case !errors.As(err, &said):
+	case errors.As(err, &refused):
+		if refused.Code == string(contract.ContractRevoked) {
+			said.Hint = hint
+		}
+	case said.Code == codeNotTrusted:
+		return &httpapi.Error{
+			Kind: httpapi.KindRefused, Code: string(contract.ContractRevoked), Hint: hint,
+			Message: "by this company's own records contract " + id + " has ended, and no other contract names its data plane, so that nothing was sent",
+		}
+	}
+	return err
 }
 
 // ask puts a query to the data plane of c, logs it and what came of it, and keeps the answer. The error is a *mcp.Refused

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -23,6 +24,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/datatools"
 	"github.com/treaty-node/treaty/node/gateway/mcp"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -131,11 +133,14 @@ func notGranted(w *world, id string) {
 // call that runs meanwhile ends with an answer or with the refusal, and its receipt says which.
 func contractReplaced(w *world, _ string) {
 	first := w.negotiate().ContractID
+	_, began := w.events(vendor, w.genesis(vendor))
 	w.ask(first)
+	asked := 1
 	var replaced atomic.Bool
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		for !replaced.Load() {
+			asked++
 			if r := w.run(buyer, question(first)...); r.code != 0 && !strings.Contains(r.stderr, "CONTRACT_REVOKED") {
 				w.t.Errorf("while the contract was replaced: %v", r)
 				return
@@ -152,10 +157,31 @@ func contractReplaced(w *world, _ string) {
 	second := replace("renew", first)
 	replaced.Store(true)
 	asking.Wait()
+	// No call is lost: each has its answer or its refusal in the vendor's log, and none is answered after the end.
+	said, ended := 0, false
+	events, _ := w.events(vendor, began)
+	for _, e := range events {
+		switch {
+		case e.Contract != first:
+		case e.Type == ledger.ContractRevoked:
+			ended = true
+		case e.Type == ledger.CallAnswered || e.Type == ledger.CallRefused:
+			said++
+			if ended && e.Type == ledger.CallAnswered {
+				w.t.Errorf("answered after the end: %+v", e)
+			}
+		}
+	}
+	if said != asked || !ended {
+		w.t.Errorf("%d calls, %d of them in the log; ended: %v", asked, said, ended)
+	}
 	third := replace("amend", second, "--operations", "avg", "--calls", "2")
 	for old, next := range map[string]string{first: second, second: third} {
 		_, head := w.events(vendor, w.genesis(vendor))
 		said := w.refused("CONTRACT_REVOKED", buyer, question(old)...)
+		if !strings.Contains(said, next+" took its place") {
+			w.t.Errorf("the buyer is not told of the new contract: %s", said)
+		}
 		since, _ := w.events(vendor, head)
 		if !slices.ContainsFunc(since, func(e ledger.Event) bool {
 			return e.Type == ledger.CallRefused && e.Process == "dataplane" && e.Contract == old
@@ -172,6 +198,12 @@ func contractReplaced(w *world, _ string) {
 		}
 	}
 	// The new terms are in force, with a budget of their own; what they leave out is refused.
+	if k := w.describe(second); k.State != "revoked" || k.Amends == nil || k.Amends.ID != first {
+		w.t.Errorf("the data plane describes the old one as %+v", k)
+	}
+	if k := w.describe(third); k.State != "in_force" || k.CallBudget != 2 || k.CallsUsed != 0 || !slices.Equal(k.Operations, []string{"avg"}) || k.Amends == nil || k.Amends.ID != second {
+		w.t.Errorf("the data plane describes the new one as %+v", k)
+	}
 	w.refused("SCOPE_DENIED", buyer, question(third)...) // it counts, too
 	mean := []string{"query", "--contract", third, "--aggregate", "avg(order_value)", "--group-by", "region"}
 	w.must(0, buyer, mean...)
@@ -179,6 +211,22 @@ func contractReplaced(w *world, _ string) {
 	w.refused("BUDGET_EXHAUSTED", buyer, mean...)
 	w.refused("NOT_IN_FORCE", buyer, "contracts", "renew", first)
 	w.refused("WRONG_PARTY", vendor, "contracts", "renew", third)
+}
+
+// describe is what the data plane tells the buyer of a contract.
+func (w *world) describe(id string) datatools.ContractInfo {
+	w.t.Helper()
+	var raw []byte
+	if err := w.admin(buyer).Post(w.t.Context(), "/tool", httpapi.ToolRequest{ContractID: id, Tool: "describe_contract", Arguments: json.RawMessage(`{"contract_id":"` + id + `"}`)}, &raw); err != nil {
+		w.t.Fatal(err)
+	}
+	var res struct {
+		StructuredContent datatools.ContractInfo `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(raw, &res); err != nil || res.StructuredContent.ContractID != id {
+		w.t.Fatalf("%v: %s", err, raw)
+	}
+	return res.StructuredContent
 }
 
 func groupTooSmall(w *world, _ string) {

@@ -313,7 +313,11 @@ func reply(f func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := f(r)
 		if errors.Is(err, store.ErrNotFound) {
-			err = &Error{Kind: KindNotFound, Message: "no such record", Hint: "list what there is: treaty negotiations list, treaty contracts list"}
+			what := "no such record"
+			if id := mux.Vars(r)["id"]; id != "" {
+				what = "there is no " + contract.Echo(id) + " here"
+			}
+			err = &Error{Kind: KindNotFound, Message: what, Hint: "list what there is: treaty negotiations list, treaty contracts list"}
 		}
 		if err != nil {
 			WriteError(w, err)

@@ -137,7 +137,11 @@ func (v *verifier) contract() {
 		v.report.Contract, v.report.Digest = c.ID, v.digest
 		v.report.Buyer, v.report.Vendor = c.Parties.Buyer, c.Parties.Vendor
 	}
-	v.add("contract is well formed", err, "%s", v.report.Contract)
+	found := v.report.Contract
+	if err == nil && !c.Amends.IsZero() {
+		found += ", instead of " + c.Amends.ID + " of digest " + c.Amends.Digest.String()
+	}
+	v.add("contract is well formed", err, "%s", found)
 
 	a, err := contract.ParseActivation(v.b.Activation)
 	if err == nil {

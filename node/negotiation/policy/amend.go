@@ -30,15 +30,6 @@ func (n *Needs) Amending(old contract.Reference, terms *contract.Scope) *Needs {
 	return &out
 }
 
-// others lists how an offer differs from the terms that alone are taken.
-func (n *Needs) others(o *contract.Offer, ask *contract.Scope) []string {
-	lines := Explain(*ask, o.Scope, o.Removed)
-	for i := range lines {
-		lines[i] += " (rule these terms)"
-	}
-	return lines
-}
-
 // NeedsFor is a needs file that asks for the terms of a contract again, as far as such a file has words for them; see
 // [Needs.Amending].
 func NeedsFor(s contract.Scope, rationale string) ([]byte, error) {

@@ -317,7 +317,7 @@ func (n *Needs) DecideOffer(r Received) Reply {
 // unmet lists which of the needs an offer within ask does not meet, each with the key of the needs file that wants it.
 func (n *Needs) unmet(s *contract.Offer, ask *contract.Scope, now time.Time) []string {
 	if n.terms != nil {
-		return append(n.others(s, ask), n.untimely(s, now)...)
+		return append(Explain(*ask, s.Scope, s.Removed), n.untimely(s, now)...) // any difference
 	}
 	var out []string
 	for _, c := range n.Columns.Required {
