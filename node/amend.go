@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/contract"
@@ -47,7 +48,7 @@ func (n *Node) Amend(ctx context.Context, id string, req httpapi.AmendRequest) (
 	}
 	scope := overlaid(c.Scope, req)
 	if err := scope.Validate(); err != nil {
-		return httpapi.Negotiation{}, usageError(err)
+		return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindUsage, Message: strings.TrimPrefix(err.Error(), "contract: "), Hint: "treaty contracts show " + id + " shows the terms"}
 	}
 	return n.again(ctx, c, peer, scope, req.Rationale)
 }

@@ -43,7 +43,7 @@ func TestAmendment_TwoNodes(t *testing.T) {
 				t.Errorf("the new one: %+v %v", now, err)
 			}
 			side.verified(t, old, "revoked")
-			side.verified(t, n.ContractID)
+			side.verified(t, n.ContractID, "instead of "+old+" of digest "+k.Digest.String())
 		}
 		return n.ContractID
 	}
