@@ -178,15 +178,7 @@ func near(x, y int, people string, least int) string {
 
 // shown writes the rows that a shape looks at.
 func (b *builder) shown(s Shape) (string, error) {
-	own, err := b.where(s.RowFilter)
-	if err != nil {
-		return "", err
-	}
-	theirs, err := b.filters(&contract.Request{Filters: s.Filters, Where: s.Where})
-	if err != nil {
-		return "", err
-	}
-	return own + " AND " + theirs, nil
+	return b.used(s.RowFilter, &contract.Request{Filters: s.Filters, Where: s.Where})
 }
 
 func (b *builder) groups(s Shape) ([]string, error) {

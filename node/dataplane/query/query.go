@@ -134,12 +134,8 @@ func (b *builder) build() (*Plan, error) {
 			return nil, err
 		}
 	}
-	// Placeholders are numbered in the order of the text. The select list has none.
-	rowFilter, err := b.where(b.spec.RowFilter)
-	if err != nil {
-		return nil, err
-	}
-	filters, err := b.filters(&req)
+	// Parameters are numbered in the order of the text. The select list has none.
+	used, err := b.used(b.spec.RowFilter, &req)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +231,7 @@ func (b *builder) build() (*Plan, error) {
 	// table expression would keep all of them.
 	from := b.spec.From + " AS " + source.Alias
 	var q strings.Builder
-	fmt.Fprintf(&q, "WITH released AS (SELECT %s, count(*) AS used FROM %s WHERE %s AND %s", strings.Join(inner, ", "), from, rowFilter, filters)
+	fmt.Fprintf(&q, "WITH released AS (SELECT %s, count(*) AS used FROM %s WHERE %s", strings.Join(inner, ", "), from, used)
 	if len(groups) > 0 {
 		fmt.Fprintf(&q, " GROUP BY %s", strings.Join(groups, ", "))
 	}
@@ -421,10 +417,7 @@ func (p *Plan) order(d source.Dialect, req contract.Request, names map[string]in
 		case contract.OpMedian:
 			e = d.Double(e) + " + " + d.Double(fmt.Sprintf("c%d", o.from+1))
 		}
-		if desc {
-			e += " DESC"
-		}
-		order = append(order, e+" NULLS LAST")
+		order = append(order, e+source.Order(desc)+" NULLS LAST")
 	}
 	for _, t := range req.OrderBy {
 		i, ok := names[t.By]

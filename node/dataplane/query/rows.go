@@ -38,26 +38,18 @@ func (b *builder) rows() (*Plan, error) {
 		list, types = append(list, fmt.Sprintf("%s AS c%d", b.sql(name), i)), append(types, t)
 		p.columns = append(p.columns, output{name: name, typ: dataset.TypeName(t), col: t, from: i, n: 1})
 	}
-	// Placeholders are numbered in the order of the text: the count of visible rows comes first.
+	// Parameters are numbered in the order of the text: the count of visible rows comes first.
 	visible, err := b.where(b.spec.RowFilter)
 	if err != nil {
 		return nil, err
 	}
-	rowFilter, err := b.where(b.spec.RowFilter)
-	if err != nil {
-		return nil, err
-	}
-	filters, err := b.filters(&req)
+	used, err := b.used(b.spec.RowFilter, &req)
 	if err != nil {
 		return nil, err
 	}
 	order := make([]string, 0, len(req.OrderBy)+len(req.Select))
 	term := func(i int, desc bool) {
-		e := fmt.Sprintf("c%d", i)
-		if desc {
-			e += " DESC"
-		}
-		order = append(order, e+" NULLS LAST")
+		order = append(order, fmt.Sprintf("c%d%s NULLS LAST", i, source.Order(desc)))
 	}
 	ordered := map[int]bool{}
 	for _, o := range req.OrderBy {
@@ -74,8 +66,8 @@ func (b *builder) rows() (*Plan, error) {
 		}
 	}
 	from := b.spec.From + " AS " + source.Alias
-	sql := fmt.Sprintf("SELECT %s, (SELECT count(*) FROM %s WHERE %s) AS total FROM %s WHERE %s AND %s ORDER BY %s %s",
-		strings.Join(list, ", "), from, visible, from, rowFilter, filters, strings.Join(order, ", "), d.Limit(req.Limit, req.Offset))
+	sql := fmt.Sprintf("SELECT %s, (SELECT count(*) FROM %s WHERE %s) AS total FROM %s WHERE %s ORDER BY %s %s",
+		strings.Join(list, ", "), from, visible, from, used, strings.Join(order, ", "), d.Limit(req.Limit, req.Offset))
 	p.Statement = source.Statement{Dataset: req.Dataset, SQL: sql, Args: b.args, Types: append(types, dataset.Type{Kind: dataset.Integer}), MaxRows: req.Limit}
 	return p, nil
 }

@@ -30,6 +30,16 @@ func (b *builder) where(conds []contract.Condition) (string, error) {
 	return "(" + strings.Join(terms, " AND ") + ")", nil
 }
 
+// used writes the rows that are used: those that the contract's filter and the caller's conditions let through.
+func (b *builder) used(rowFilter []contract.Condition, req *contract.Request) (string, error) {
+	own, err := b.where(rowFilter)
+	if err != nil {
+		return "", err
+	}
+	theirs, err := b.filters(req)
+	return own + " AND " + theirs, err
+}
+
 // filters writes the caller's conditions: the list, and the tree beside it.
 func (b *builder) filters(req *contract.Request) (string, error) {
 	sql, err := b.where(req.Filters)

@@ -73,12 +73,21 @@ func (o *operator) look(ctx context.Context) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
+	err = o.db.Update(ctx, func(tx store.Tx) (err error) {
+		if ids, err = store.CancelledCalls(tx); err != nil { // again: one that came meanwhile would be forgotten unheard
+			return err
+		}
+		return store.ForgetCancelledCalls(tx)
+	})
+	if err != nil {
+		return err
+	}
 	for _, id := range ids {
 		if err := o.calls.Cancel(id); err == nil {
 			o.log.Info("call ended by an operator", "id", id)
 		}
 	}
-	return o.db.Update(ctx, func(tx store.Tx) error { return store.ForgetCancelledCalls(tx) })
+	return nil
 }
 
 func (o *operator) say(ctx context.Context, long []dataplane.UnderWay) error {

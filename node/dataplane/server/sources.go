@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/treaty-node/treaty/node/dataplane/csvimport"
 	"github.com/treaty-node/treaty/node/dataplane/source"
@@ -21,14 +20,12 @@ import (
 
 // sources are all engines as one: each dataset is asked of the engine that its source's kind names.
 type sources struct {
+	source.Tables[source.Source]
 	files    Engine // CSV and Parquet
 	postgres *postgres.Source
 	sqlite   *sqlitefile.Source
 	trino    *trino.Source
 	path     func(string) string // of files that the configuration names
-
-	mu sync.RWMutex
-	of map[string]source.Source
 }
 
 var _ Engine = (*sources)(nil)
@@ -43,96 +40,81 @@ func newSources(files Engine, l Limits, path func(string) string, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	return &sources{
-		files: files, postgres: postgres.New(l.bounds(), log), sqlite: lite, trino: trino.New(l.bounds(), log), path: path, of: map[string]source.Source{},
-	}, nil
+	return &sources{files: files, postgres: postgres.New(l.bounds(), log), sqlite: lite, trino: trino.New(l.bounds(), log), path: path}, nil
 }
 
 // Load makes a dataset known to its engine. The report has findings for CSV files only.
 func (s *sources) Load(ctx context.Context, id string, d dataset.Dataset, dir string) (*csvimport.Report, error) {
-	var engine source.Source
-	var rep *source.Report
-	var err error
 	switch d.KindOf() {
 	case dataset.CSVFiles, dataset.ParquetFiles:
 		rep, err := s.files.Load(ctx, id, d, dir)
 		if err != nil {
 			return rep, err
 		}
-		s.set(id, s.files)
-		return rep, nil
-	case dataset.SQLite:
-		engine = s.sqlite
-		rep, err = s.sqlite.Load(ctx, id, d, dir)
-	case dataset.Postgres, dataset.Trino:
-		var pw, ca string
-		if pw, err = password(d.Source, s.path); err != nil {
-			return nil, fmt.Errorf("dataset %s: %w", id, err)
-		}
-		if d.Source.CA != "" {
-			ca = s.path(d.Source.CA)
-		}
-		if d.KindOf() == dataset.Postgres {
-			engine = s.postgres
-			rep, err = s.postgres.Load(ctx, id, d, ca, pw)
-		} else {
-			engine = s.trino
-			rep, err = s.trino.Load(ctx, id, d, ca, pw)
-		}
-	default:
-		err = fmt.Errorf("unknown kind of source %q", d.KindOf())
+		return rep, s.put(id, s.files)
 	}
+	rep, engine, err := s.database(ctx, id, d, dir)
 	if err != nil {
 		return nil, fmt.Errorf("dataset %s: %w", id, err)
 	}
-	s.set(id, engine)
-	return &csvimport.Report{Rows: rep.Rows}, nil
+	return &csvimport.Report{Rows: rep.Rows}, s.put(id, engine)
 }
 
-func (s *sources) set(id string, engine source.Source) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of[id] = engine
-}
-
-func (s *sources) get(id string) (source.Source, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	engine, ok := s.of[id]
-	if !ok {
-		return nil, source.ErrNoDataset
+// put remembers what a dataset that an engine has loaded is, and whose.
+func (s *sources) put(id string, engine source.Source) error {
+	table, err := engine.Table(id)
+	if err != nil {
+		return err
 	}
-	return engine, nil
+	dialect, err := engine.Dialect(id)
+	if err != nil {
+		return err
+	}
+	s.Put(id, source.Loaded[source.Source]{Table: table, Dialect: dialect, Own: engine})
+	return nil
+}
+
+// database has a database load a dataset, or only look at it when the dataset has no columns.
+func (s *sources) database(ctx context.Context, id string, d dataset.Dataset, dir string) (rep *source.Report, engine source.Source, err error) {
+	if d.KindOf() == dataset.SQLite {
+		rep, err = s.sqlite.Load(ctx, id, d, dir)
+		return rep, s.sqlite, err
+	}
+	pw, err := password(d.Source, s.path)
+	if err != nil {
+		return nil, nil, err
+	}
+	ca := d.Source.CA
+	if ca != "" {
+		ca = s.path(ca)
+	}
+	switch d.KindOf() {
+	case dataset.Postgres:
+		rep, err = s.postgres.Load(ctx, id, d, ca, pw)
+		return rep, s.postgres, err
+	case dataset.Trino:
+		rep, err = s.trino.Load(ctx, id, d, ca, pw)
+		return rep, s.trino, err
+	}
+	return nil, nil, fmt.Errorf("unknown kind of source %q", d.KindOf())
 }
 
 func (s *sources) Lock(ctx context.Context) error { return s.files.Lock(ctx) }
 
 func (s *sources) Close() error {
-	return errors.Join(s.files.Close(), s.postgres.Close(), s.sqlite.Close(), s.trino.Close())
+	return errors.Join(s.files.Close(), s.closeDatabases())
+}
+
+func (s *sources) closeDatabases() error {
+	return errors.Join(s.postgres.Close(), s.sqlite.Close(), s.trino.Close())
 }
 
 func (s *sources) Query(ctx context.Context, st source.Statement) (source.Rows, error) {
-	engine, err := s.get(st.Dataset)
+	t, err := s.Get(st.Dataset)
 	if err != nil {
 		return nil, err
 	}
-	return engine.Query(ctx, st)
-}
-
-func (s *sources) Table(id string) (source.Table, error) {
-	engine, err := s.get(id)
-	if err != nil {
-		return source.Table{}, err
-	}
-	return engine.Table(id)
-}
-
-func (s *sources) Dialect(id string) (source.Dialect, error) {
-	engine, err := s.get(id)
-	if err != nil {
-		return nil, err
-	}
-	return engine.Dialect(id)
+	return t.Own.Query(ctx, st)
 }
 
 // maxPassword bounds a password's file.
@@ -172,31 +154,12 @@ func password(src *dataset.Source, path func(string) string) (string, error) {
 // Inspect looks at a source that is no file of the engine's, without columns, for treaty-dataplane import. Relative paths are
 // relative to dir.
 func Inspect(ctx context.Context, d dataset.Dataset, dir string, path func(string) string) (*source.Report, error) {
-	d.Columns = nil
-	switch d.KindOf() {
-	case dataset.SQLite:
-		s, err := sqlitefile.New(source.Limits{}, nil)
-		if err != nil {
-			return nil, err
-		}
-		return s.Load(ctx, "", d, dir)
-	case dataset.Postgres, dataset.Trino:
-		pw, err := password(d.Source, path)
-		if err != nil {
-			return nil, err
-		}
-		ca := d.Source.CA
-		if ca != "" {
-			ca = path(ca)
-		}
-		if d.KindOf() == dataset.Trino {
-			s := trino.New(source.Limits{}, nil)
-			defer func() { _ = s.Close() }() // it holds idle connections only
-			return s.Load(ctx, "", d, ca, pw)
-		}
-		s := postgres.New(source.Limits{}, nil)
-		defer func() { _ = s.Close() }() // likewise
-		return s.Load(ctx, "", d, ca, pw)
+	s, err := newSources(nil, Limits{}, path, nil)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("a source of kind %s is no database", d.KindOf())
+	defer func() { _ = s.closeDatabases() }() // idle connections
+	d.Columns = nil
+	rep, _, err := s.database(ctx, "", d, dir)
+	return rep, err
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/query"
 	"github.com/treaty-node/treaty/node/dataplane/source"
+	"github.com/treaty-node/treaty/node/dataplane/source/sourcetest"
 	"github.com/treaty-node/treaty/node/dataset"
 )
 
@@ -67,23 +68,10 @@ func loaded(t *testing.T, l Limits, data string, d dataset.Dataset) *Engine {
 
 func ask(t *testing.T, e *Engine, d dataset.Dataset, s query.Spec) (*query.Answer, error) {
 	t.Helper()
-	schema, err := dataset.Config{"d": d}.Schema("d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Schema, s.Request.Dataset, s.Dialect, s.From = schema, "d", source.DuckDB{}, `"d"`
 	if s.MaxRows == 0 {
 		s.MaxRows = 1000
 	}
-	p, err := query.Build(s)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := e.Query(t.Context(), p.Statement)
-	if err != nil {
-		return nil, err
-	}
-	return p.Answer(rows)
+	return sourcetest.Ask(t.Context(), e, "d", d, s)
 }
 
 func columns(m map[string]string) map[string]dataset.Column {
@@ -281,18 +269,10 @@ p6,C,4.00,11,11,true,2025-07-01,2025-07-01 10:00:00,2025-07-01T10:00:00Z
 
 func count(as string) contract.Aggregate { return contract.Aggregate{Op: contract.OpCount, As: as} }
 
-func agg(op, col string) contract.Aggregate { return contract.Aggregate{Op: op, Column: col} }
+func agg(op, col string) contract.Aggregate { return sourcetest.Agg(op, col) }
 
 func where(col, op string, values ...string) contract.Condition {
-	c := contract.Condition{Column: col, Op: op}
-	if op == contract.OpIn || op == contract.OpBetween {
-		for _, v := range values {
-			c.Values = append(c.Values, contract.TextValue(v))
-		}
-	} else if len(values) == 1 {
-		c.Value = contract.TextValue(values[0])
-	}
-	return c
+	return sourcetest.Where(col, op, values...)
 }
 
 func TestGroupSize(t *testing.T) {

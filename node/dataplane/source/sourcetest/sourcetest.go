@@ -84,9 +84,11 @@ func Ask(ctx context.Context, s source.Source, id string, d dataset.Dataset, spe
 	return p.Answer(rows)
 }
 
-func agg(op, column string) contract.Aggregate { return contract.Aggregate{Op: op, Column: column} }
+// Agg is an aggregate over a column, or over rows.
+func Agg(op, column string) contract.Aggregate { return contract.Aggregate{Op: op, Column: column} }
 
-func where(column, op string, values ...string) contract.Condition {
+// Where is a condition: in and between take all values, others the first.
+func Where(column, op string, values ...string) contract.Condition {
 	c := contract.Condition{Column: column, Op: op}
 	if op == contract.OpIn || op == contract.OpBetween {
 		for _, v := range values {
@@ -112,10 +114,10 @@ func Run(t *testing.T, s source.Source, id string) {
 
 func same(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 	a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{
-		GroupBy: []string{"grp"}, Filters: []contract.Condition{where("grp", "!=", "ä")},
+		GroupBy: []string{"grp"}, Filters: []contract.Condition{Where("grp", "!=", "ä")},
 		Aggregates: []contract.Aggregate{
-			agg("sum", "n"), agg("avg", "n"), agg("min", "n"), agg("max", "n"), agg("median", "n"), agg("sum", "m"), agg("avg", "m"), agg("median", "m"), agg("max", "m"),
-			agg("sum", "x"), agg("median", "x"), agg("count", ""), agg("count_distinct", "who"), agg("min", "day"), agg("max", "instant"), agg("max", Evil), agg("sum", "c0"), agg("sum", "used"),
+			Agg("sum", "n"), Agg("avg", "n"), Agg("min", "n"), Agg("max", "n"), Agg("median", "n"), Agg("sum", "m"), Agg("avg", "m"), Agg("median", "m"), Agg("max", "m"),
+			Agg("sum", "x"), Agg("median", "x"), Agg("count", ""), Agg("count_distinct", "who"), Agg("min", "day"), Agg("max", "instant"), Agg("max", Evil), Agg("sum", "c0"), Agg("sum", "used"),
 		},
 	}})
 	if err != nil {
@@ -140,7 +142,7 @@ func same(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 	}
 	// Ordered by a sum and by an average, nulls last, groups of at least two people.
 	a, err = Ask(t.Context(), s, id, d, query.Spec{MinGroup: 1, Subject: "who", Request: contract.Request{
-		GroupBy: []string{"flag"}, Aggregates: []contract.Aggregate{agg("avg", "m"), agg("sum", "m")}, OrderBy: []contract.Order{{By: "avg_m", Desc: true}},
+		GroupBy: []string{"flag"}, Aggregates: []contract.Aggregate{Agg("avg", "m"), Agg("sum", "m")}, OrderBy: []contract.Order{{By: "avg_m", Desc: true}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +151,7 @@ func same(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 		t.Errorf("%v, want %v", a.Rows, want)
 	}
 	if _, err := Ask(t.Context(), s, id, d, query.Spec{MinGroup: 2, Subject: "who", Request: contract.Request{
-		Filters: []contract.Condition{where("grp", "=", "B")}, Aggregates: []contract.Aggregate{agg("count", "")},
+		Filters: []contract.Condition{Where("grp", "=", "B")}, Aggregates: []contract.Aggregate{Agg("count", "")},
 	}}); !errors.Is(err, query.ErrGroups) {
 		t.Errorf("two rows of one person: %v", err)
 	}
@@ -161,14 +163,14 @@ func filters(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 		c    contract.Condition
 		want int64
 	}{
-		{where("grp", ">=", "Z"), 2}, {where("grp", "<", "a"), 6}, {where("grp", "in", "A", "ä"), 4}, {where("n", "=", "9223372036854775807"), 1},
-		{where("n", ">", "9007199254740992"), 3}, {where("n", "between", "1", "2"), 2}, {where("m", "=", "0.20"), 1}, {where("m", "<", "0.30"), 3},
-		{where("x", ">=", "0.3"), 3}, {flag, 3}, {where("flag", "is_null"), 3}, {where("flag", "is_not_null"), 4}, {where("day", "=", "0001-01-01"), 1},
-		{where("day", "<=", "9999-12-31"), 6}, {where("day", "=", "2024-02-29"), 1}, {where("at", "=", "2025-06-01T12:30:00.000001"), 1},
-		{where("instant", "=", "2025-06-01T10:00:00Z"), 1}, {where("instant", ">", "2025-03-31T23:59:59Z"), 4}, {where("c0", "!=", "7"), 2},
-		{where(Evil, "=", "' OR 1=1 --"), 1}, {where(Evil, "=", "%"), 1}, {where(Evil, "=", `\`), 1}, {where("Größe 1", ">", "1"), 3}, {where("select", "=", "ünï"), 1},
+		{Where("grp", ">=", "Z"), 2}, {Where("grp", "<", "a"), 6}, {Where("grp", "in", "A", "ä"), 4}, {Where("n", "=", "9223372036854775807"), 1},
+		{Where("n", ">", "9007199254740992"), 3}, {Where("n", "between", "1", "2"), 2}, {Where("m", "=", "0.20"), 1}, {Where("m", "<", "0.30"), 3},
+		{Where("x", ">=", "0.3"), 3}, {flag, 3}, {Where("flag", "is_null"), 3}, {Where("flag", "is_not_null"), 4}, {Where("day", "=", "0001-01-01"), 1},
+		{Where("day", "<=", "9999-12-31"), 6}, {Where("day", "=", "2024-02-29"), 1}, {Where("at", "=", "2025-06-01T12:30:00.000001"), 1},
+		{Where("instant", "=", "2025-06-01T10:00:00Z"), 1}, {Where("instant", ">", "2025-03-31T23:59:59Z"), 4}, {Where("c0", "!=", "7"), 2},
+		{Where(Evil, "=", "' OR 1=1 --"), 1}, {Where(Evil, "=", "%"), 1}, {Where(Evil, "=", `\`), 1}, {Where("Größe 1", ">", "1"), 3}, {Where("select", "=", "ünï"), 1},
 	} {
-		a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Filters: []contract.Condition{tt.c}, Aggregates: []contract.Aggregate{agg("count", "")}}})
+		a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Filters: []contract.Condition{tt.c}, Aggregates: []contract.Aggregate{Agg("count", "")}}})
 		if err != nil || a.Rows[0][0] != tt.want {
 			t.Errorf("%v: %v, %v, want %d", tt.c, a, err, tt.want)
 		}
@@ -265,10 +267,10 @@ func overlap(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 		min           int
 		want          bool
 	}{
-		{"a filter for a group, but one", "", groups, contract.Request{Filters: []contract.Condition{where("grp", "=", "A"), where("n", "!=", "9223372036854775807")}}, 2, true},
-		{"of people", "who", groups, contract.Request{Filters: []contract.Condition{where("grp", "=", "A"), where("who", "!=", "ann")}}, 2, true},
-		{"the group", "who", groups, contract.Request{Filters: []contract.Condition{where("grp", "=", "A")}}, 2, false},
-		{"all but those of whom a number is null", "who", contract.Request{}, contract.Request{Filters: []contract.Condition{where("n", "is_not_null")}}, 2, true},
+		{"a filter for a group, but one", "", groups, contract.Request{Filters: []contract.Condition{Where("grp", "=", "A"), Where("n", "!=", "9223372036854775807")}}, 2, true},
+		{"of people", "who", groups, contract.Request{Filters: []contract.Condition{Where("grp", "=", "A"), Where("who", "!=", "ann")}}, 2, true},
+		{"the group", "who", groups, contract.Request{Filters: []contract.Condition{Where("grp", "=", "A")}}, 2, false},
+		{"all but those of whom a number is null", "who", contract.Request{}, contract.Request{Filters: []contract.Condition{Where("n", "is_not_null")}}, 2, true},
 		{"years and groups of years", "who", instants, contract.Request{GroupBy: []string{"grp", "flag"}, GroupByDate: instants.GroupByDate}, 1, false},
 	} {
 		spec := query.Spec{Dialect: dialect, From: table.From, Request: contract.Request{Dataset: id}, Schema: schema, Subject: tt.subject, MinGroup: tt.min}
@@ -294,26 +296,26 @@ func injection(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 	}
 	for _, evil := range attempts {
 		for name, req := range map[string]contract.Request{
-			"group":     {GroupBy: []string{evil}, Aggregates: []contract.Aggregate{agg("count", "")}},
-			"column":    {Aggregates: []contract.Aggregate{agg("sum", evil)}},
-			"operation": {Aggregates: []contract.Aggregate{agg(evil, "n")}},
-			"filter":    {Aggregates: []contract.Aggregate{agg("count", "")}, Filters: []contract.Condition{where(evil, "=", "1")}},
-			"operator":  {Aggregates: []contract.Aggregate{agg("count", "")}, Filters: []contract.Condition{where("n", evil, "1")}},
-			"number":    {Aggregates: []contract.Aggregate{agg("count", "")}, Filters: []contract.Condition{where("n", "=", evil)}},
-			"day":       {Aggregates: []contract.Aggregate{agg("count", "")}, Filters: []contract.Condition{where("day", "=", evil)}},
-			"order":     {Aggregates: []contract.Aggregate{agg("count", "")}, OrderBy: []contract.Order{{By: evil}}},
+			"group":     {GroupBy: []string{evil}, Aggregates: []contract.Aggregate{Agg("count", "")}},
+			"column":    {Aggregates: []contract.Aggregate{Agg("sum", evil)}},
+			"operation": {Aggregates: []contract.Aggregate{Agg(evil, "n")}},
+			"filter":    {Aggregates: []contract.Aggregate{Agg("count", "")}, Filters: []contract.Condition{Where(evil, "=", "1")}},
+			"operator":  {Aggregates: []contract.Aggregate{Agg("count", "")}, Filters: []contract.Condition{Where("n", evil, "1")}},
+			"number":    {Aggregates: []contract.Aggregate{Agg("count", "")}, Filters: []contract.Condition{Where("n", "=", evil)}},
+			"day":       {Aggregates: []contract.Aggregate{Agg("count", "")}, Filters: []contract.Condition{Where("day", "=", evil)}},
+			"order":     {Aggregates: []contract.Aggregate{Agg("count", "")}, OrderBy: []contract.Order{{By: evil}}},
 		} {
 			if _, err := Ask(t.Context(), s, id, d, query.Spec{Request: req}); !errors.Is(err, query.ErrInvalid) {
 				t.Errorf("%s %q: %v", name, evil, err)
 			}
 		}
 		// As a text value and as an alias they are allowed, and are nothing but text.
-		req := contract.Request{Aggregates: []contract.Aggregate{{Op: "count", As: evil}}, Filters: []contract.Condition{where("who", "=", evil)}}
+		req := contract.Request{Aggregates: []contract.Aggregate{{Op: "count", As: evil}}, Filters: []contract.Condition{Where("who", "=", evil)}}
 		if _, err := Ask(t.Context(), s, id, d, query.Spec{Request: req}); !errors.Is(err, query.ErrGroups) && !errors.Is(err, query.ErrInvalid) {
 			t.Errorf("value %q: %v", evil, err)
 		}
 	}
-	if a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{agg("count", "")}}}); err != nil || a.TotalRows != 7 {
+	if a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{Agg("count", "")}}}); err != nil || a.TotalRows != 7 {
 		t.Fatalf("the table has changed: %v, %v", a, err)
 	}
 	// Whatever reached the engine as SQL would not have written.
@@ -323,13 +325,13 @@ func injection(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 			t.Errorf("%s ran", sql)
 		}
 	}
-	if a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{agg("count", "")}}}); err != nil || a.TotalRows != 7 {
+	if a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{Agg("count", "")}}}); err != nil || a.TotalRows != 7 {
 		t.Fatalf("the table has changed: %v, %v", a, err)
 	}
 }
 
 func limits(t *testing.T, s source.Source, id string, d dataset.Dataset) {
-	req := contract.Request{GroupBy: []string{"who"}, Aggregates: []contract.Aggregate{agg("count", "")}}
+	req := contract.Request{GroupBy: []string{"who"}, Aggregates: []contract.Aggregate{Agg("count", "")}}
 	if _, err := Ask(t.Context(), s, id, d, query.Spec{MaxRows: 2, Request: req}); !errors.Is(err, source.ErrTooManyRows) {
 		t.Errorf("more rows than allowed: %v", err)
 	}

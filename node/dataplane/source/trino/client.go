@@ -114,8 +114,8 @@ func (c *client) follow(next string) (string, error) {
 	return next, nil
 }
 
-// page gets one page. A busy coordinator and, once the statement exists, a broken connection are tried again; a statement is
-// never submitted twice.
+// page gets one page. A coordinator, or what stands before it, that says it is busy or away is asked again, and so it is after a
+// broken connection once the statement exists. A statement whose submission nobody answered is not submitted again.
 func (c *client) page(ctx context.Context, build func(context.Context) (*http.Request, error), exists bool) (*page, error) {
 	for attempt := 1; ; attempt++ {
 		p, again, err := c.once(ctx, build, exists)
