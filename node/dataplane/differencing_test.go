@@ -25,6 +25,24 @@ func smallGroups(t *testing.T) *fixture {
 		o.Columns = []string{"region", "order_value", "order_date", "channel"}
 		o.Operations = []string{"avg", "count", "sum", "median", "percentile", "stddev"}
 	})
+	serveTable(t, f, func(order func(region any, day string, value int, channel string)) {
+		for i := range 20 {
+			order("North", fmt.Sprintf("2025-01-%02d", i+1), 100+i, "web")
+			order("South", fmt.Sprintf("2025-01-%02d", i+1), 100+i, "web")
+		}
+		order("North", "2025-01-31", 5, "fax")
+		for range 2 {
+			order("Tiny", "2025-03-01", 900, "web")
+		}
+		for range 3 {
+			order(nil, "2025-03-02", 900, "web")
+		}
+	})
+	return f
+}
+
+// serveTable makes a table of orders, each by somebody else, the dataset's source.
+func serveTable(t *testing.T, f *fixture, fill func(order func(region any, day string, value int, channel string))) {
 	path := filepath.Join(t.TempDir(), "orders.db")
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -38,21 +56,10 @@ func smallGroups(t *testing.T) *fixture {
 		}
 	}
 	exec("CREATE TABLE orders (region TEXT, order_id INTEGER, order_date TEXT, order_value TEXT, customer_name TEXT, customer_email TEXT, channel TEXT)")
-	order := func(region any, day string, value int, channel string) {
+	fill(func(region any, day string, value int, channel string) {
 		n++
 		exec("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", region, n, day, fmt.Sprintf("%d.00", value), "somebody", fmt.Sprintf("p%d@example.com", n), channel)
-	}
-	for i := range 20 {
-		order("North", fmt.Sprintf("2025-01-%02d", i+1), 100+i, "web")
-		order("South", fmt.Sprintf("2025-01-%02d", i+1), 100+i, "web")
-	}
-	order("North", "2025-01-31", 5, "fax")
-	for range 2 {
-		order("Tiny", "2025-03-01", 900, "web")
-	}
-	for range 3 {
-		order(nil, "2025-03-02", 900, "web")
-	}
+	})
 	engine, err := sqlitefile.New(source.Limits{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +72,24 @@ func smallGroups(t *testing.T) *fixture {
 	}
 	f.opts.Source = engine
 	f.rebuild(t)
-	return f
+}
+
+// TestEmptyDataset: nobody is too few people, and no rows are an empty answer.
+func TestEmptyDataset(t *testing.T) {
+	f := newFixture(t, rowsOf)
+	f.opts.Ceiling.AllowRows = true
+	serveTable(t, f, func(func(any, string, int, string)) {})
+	for _, change := range [][]asked{nil, {by()}, {by(), only(is("order_value", ">", "0.00"))}, {by("region"), only(is("region", "=", "North"))}} {
+		_, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input(change...))
+		refused(t, err, contract.GroupTooSmall)
+	}
+	out, err := f.svc.Select(t.Context(), f.buyer.caller(), f.selection(10, "region", "order_date"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, _, err := datatools.ParseOutput(mustJSON(t, out)); err != nil || len(res.Rows) != 0 || res.TotalRows != 0 || f.drawn(t).Rows != 0 {
+		t.Errorf("%+v, %v, %d rows are drawn", res, err, f.drawn(t).Rows)
+	}
 }
 
 type asked = func(*datatools.QueryInput)
