@@ -12,6 +12,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
@@ -89,6 +90,38 @@ func TestAmendment_TwoNodes(t *testing.T) {
 	}
 	t.Run("replaceable", func(t *testing.T) { replaceable(t, buyer, vendor, third, second) })
 	t.Run("revocation before the contract", func(t *testing.T) { earlyRevocation(t, buyer, vendor, third) })
+
+	buyer.stop(t)
+	vendor.stop(t)
+	later := clock.NewFake(time.Now().AddDate(0, 0, 91))
+	vendor, buyer = startAt(t, vendorDir, later), startAt(t, buyerDir, later)
+	t.Run("expired", func(t *testing.T) { expired(t, buyer, vendor, third) })
+}
+
+// expired: what is over is replaced by neither side, though no document says that it is over.
+func expired(t *testing.T, buyer, vendor *company, id string) {
+	k, err := vendor.Contract(t.Context(), id)
+	if err != nil || k.State != store.InForce || !k.Expired {
+		t.Fatalf("%+v %v", k, err)
+	}
+	var e *httpapi.Error
+	if _, err := buyer.Renew(t.Context(), id); !errors.As(err, &e) || e.Code != "NOT_IN_FORCE" {
+		t.Errorf("the buyer: %v", err)
+	}
+	self, err := did.Parse(buyer.Status().DID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = vendor.Store().View(t.Context(), func(tx store.Tx) error {
+		why, err := vendor.Replaceable(tx, contract.Reference{ID: id, Digest: k.Digest}, self)
+		if why == "" {
+			t.Error("the vendor lets it be replaced")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // replaceable: a vendor lets only a contract in force with the very same company be replaced, and says no in the same words whatever
