@@ -288,6 +288,60 @@ func TestLoadRefusesAChangedFile(t *testing.T) {
 	}
 }
 
+// A file that changes while its rows are read: nothing of it is loaded. One that another takes the place of is read to its end.
+func TestLoadWhileTheFileChanges(t *testing.T) {
+	const rows = 60_000 // far more than is read ahead
+	before := "a,b\n" + strings.Repeat("x,1.50\n", rows)
+	for name, tt := range map[string]struct {
+		change func(path string) error
+		want   error
+	}{
+		"cut":            {func(path string) error { return os.Truncate(path, int64(len(before)/2)) }, ErrChanged},
+		"cut to nothing": {func(path string) error { return os.Truncate(path, 0) }, ErrChanged},
+		"longer": {func(path string) error {
+			return os.WriteFile(path, []byte(before+"y,9.50\n"), 0o600)
+		}, ErrChanged},
+		"another last value": {func(path string) error {
+			return os.WriteFile(path, []byte(strings.TrimSuffix(before, "1.50\n")+"9.50\n"), 0o600)
+		}, ErrChanged},
+		"no CSV any more": {func(path string) error {
+			return os.WriteFile(path, []byte(before[:len(before)/2]+strings.Repeat("\"", 3)+before[len(before)/2+3:]), 0o600)
+		}, ErrChanged},
+		"another in its place": {func(path string) error {
+			if err := os.WriteFile(path+".new", []byte("a,b\nz,0.00\n"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		}, nil},
+	} {
+		path := filepath.Join(t.TempDir(), "d.csv")
+		if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep, err := Inspect(t.Context(), f, Options{})
+		if err != nil || !rep.OK() {
+			t.Fatal(rep, err)
+		}
+		n := 0
+		err = rep.Load(t.Context(), f, []string{"a", "b"}, func([]any) error {
+			if n++; n == 1 {
+				return tt.change(path)
+			}
+			return nil
+		})
+		if !errors.Is(err, tt.want) || tt.want == nil && n != rows {
+			t.Errorf("%s: %d rows, %v", name, n, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLoadValues(t *testing.T) {
 	rep := inspect(t, "a,b,c,d\n\"\",,1.5,TRUE\nx,\"p,q\",2.25,false\n", Options{})
 	var got [][]any

@@ -4,17 +4,23 @@
 package sourcetest
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/query"
 	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/dataset"
+	"github.com/treaty-node/treaty/node/datatools"
 )
 
 // Table is a name that tries to be SQL.
@@ -109,6 +115,7 @@ func Run(t *testing.T, s source.Source, id string) {
 	t.Run("functions", func(t *testing.T) { functions(t, s, id) })
 	t.Run("overlap", func(t *testing.T) { overlap(t, s, id, d) })
 	t.Run("injection", func(t *testing.T) { injection(t, s, id, d) })
+	t.Run("recomputed", func(t *testing.T) { recomputed(t, s, id, d) })
 	t.Run("limits", func(t *testing.T) { limits(t, s, id, d) })
 }
 
@@ -289,12 +296,17 @@ func overlap(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 	}
 }
 
+// Attempts are texts that try to be more than a name or a value.
+func Attempts() []string {
+	return []string{
+		`"; DROP TABLE t; --`, `' OR '1'='1`, `x') OR 1=1 --`, "`", `\'; --`, `n" FROM t --`, `$1`, `?`, `:a`, `$$; DROP TABLE t; $$`, `/* */`, "n\x00", "N", " n", "n ", "ｎ", `U&"\006e"`, "E'\\x'", "%s",
+		`''; DROP TABLE t; --`, `""; --`, `' USING 1 --`, "a\nb; --", "\u02bc OR 1=1 --", `\`,
+	}
+}
+
 // injection uses every name and value as an attempt. Names that are not published never reach an engine.
 func injection(t *testing.T, s source.Source, id string, d dataset.Dataset) {
-	attempts := []string{
-		`"; DROP TABLE t; --`, `' OR '1'='1`, `x') OR 1=1 --`, "`", `\'; --`, `n" FROM t --`, `$1`, `?`, `:a`, `$$; DROP TABLE t; $$`, `/* */`, "n\x00", "N", " n", "n ", "ｎ", `U&"\006e"`, "E'\\x'", "%s",
-	}
-	for _, evil := range attempts {
+	for _, evil := range Attempts() {
 		for name, req := range map[string]contract.Request{
 			"group":     {GroupBy: []string{evil}, Aggregates: []contract.Aggregate{Agg("count", "")}},
 			"column":    {Aggregates: []contract.Aggregate{Agg("sum", evil)}},
@@ -314,7 +326,20 @@ func injection(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 		if _, err := Ask(t.Context(), s, id, d, query.Spec{Request: req}); !errors.Is(err, query.ErrGroups) && !errors.Is(err, query.ErrInvalid) {
 			t.Errorf("value %q: %v", evil, err)
 		}
+		tree := contract.Filter{Not: &contract.Filter{Or: []contract.Filter{contract.Where(Where("who", "prefix", evil)), contract.Where(Where("grp", "in", evil, evil))}}}
+		everywhere := contract.Request{
+			Filters: []contract.Condition{Where("who", "!=", evil)}, Where: &tree, GroupBy: []string{"used"},
+			Aggregates: []contract.Aggregate{Agg("max", "who")}, Having: []contract.Condition{Where("max_who", "!=", evil)},
+		}
+		a, err := Ask(t.Context(), s, id, d, query.Spec{RowFilter: []contract.Condition{Where("who", "!=", evil)}, Request: everywhere})
+		if errors.Is(err, query.ErrInvalid) && strings.ContainsRune(evil, 0) {
+			continue // no text
+		}
+		if err != nil || a.UsedRows != 7 || a.TotalRows != 7 {
+			t.Errorf("values %q in every place: %+v, %v", evil, a, err)
+		}
 	}
+	readBack(t, s, id)
 	if a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{Agg("count", "")}}}); err != nil || a.TotalRows != 7 {
 		t.Fatalf("the table has changed: %v, %v", a, err)
 	}
@@ -328,6 +353,94 @@ func injection(t *testing.T, s source.Source, id string, d dataset.Dataset) {
 	if a, err := Ask(t.Context(), s, id, d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{Agg("count", "")}}}); err != nil || a.TotalRows != 7 {
 		t.Fatalf("the table has changed: %v, %v", a, err)
 	}
+}
+
+// readBack has the engine itself say what it understood: an argument is the text that it was, and a column is found by its name.
+func readBack(t *testing.T, s source.Source, id string) {
+	d, err := s.Dialect(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, integer := dataset.Type{Kind: dataset.Text}, dataset.Type{Kind: dataset.Integer}
+	for _, evil := range append(Attempts(), Evil, Table) {
+		if strings.ContainsRune(evil, 0) {
+			continue // neither texts nor names have one: see contract.CheckColumnName
+		}
+		arg, err := d.Arg(evil, text)
+		if err != nil {
+			t.Errorf("%q: %v", evil, err)
+			continue
+		}
+		rows, err := s.Query(t.Context(), source.Statement{Dataset: id, SQL: "SELECT " + d.Param(1, text) + " AS c0", Args: []any{arg}, Types: []dataset.Type{text}, MaxRows: 1})
+		if err != nil || len(rows) != 1 || rows[0][0] != evil {
+			t.Errorf("the value %q is read back as %q, %v", evil, rows, err)
+		}
+		sql := fmt.Sprintf("SELECT %s AS c0 FROM (SELECT CAST(42 AS bigint) AS %s, 0 AS other) AS %s", d.Column(evil, integer), d.Ident(evil), source.Alias)
+		rows, err = s.Query(t.Context(), source.Statement{Dataset: id, SQL: sql, Types: []dataset.Type{integer}, MaxRows: 1})
+		if err != nil || len(rows) != 1 || rows[0][0] != int64(42) {
+			t.Errorf("the column %q is read as %v, %v", evil, rows, err)
+		}
+	}
+}
+
+// recomputed asks twice: the answers are the same to the byte, and their digest is that of their canonical form, which is made
+// here again without the node's code.
+func recomputed(t *testing.T, s source.Source, id string, d dataset.Dataset) {
+	for name, req := range map[string]contract.Request{
+		"groups": {GroupBy: []string{"grp", "flag"}, Filters: []contract.Condition{Where("grp", "!=", "B")}, OrderBy: []contract.Order{{By: "avg_x", Desc: true}}, Aggregates: []contract.Aggregate{
+			Agg("avg", "x"), Agg("sum", "x"), Agg("stddev", "x"), Agg("stddev", "m"), Agg("avg", "m"), Agg("median", "n"), Agg("count", ""), Agg("max", Evil), Agg("min", "at"), {Op: "percentile", Column: "x", P: "0.9", As: "p"},
+		}},
+		"rows": {Select: []string{Evil, "x", "n", "m", "flag", "day", "at", "instant", "Größe 1"}, Limit: 7},
+	} {
+		var first []byte
+		for range 2 {
+			a, err := Ask(t.Context(), s, id, d, query.Spec{Request: req})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			got := CheckDigest(t, a)
+			if first == nil {
+				first = got
+			} else if !bytes.Equal(got, first) {
+				t.Errorf("%s: asked twice:\n%s\n%s", name, first, got)
+			}
+		}
+	}
+}
+
+// CheckDigest compares an answer's canonical JSON and digest, as a receipt has it, with those that encoding/json and
+// crypto/sha256 make of any JSON form of the answer. It returns the canonical JSON.
+func CheckDigest(t *testing.T, a *query.Answer) []byte {
+	t.Helper()
+	canonical, err := canon.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loose, err := json.MarshalIndent(a, "", "\t") // members in the order of the struct, white space, <>& escaped
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(loose, &v); err != nil {
+		t.Fatal(err)
+	}
+	// For names of ASCII, texts without control characters and line separators, and finite doubles, encoding/json sorts and
+	// writes as RFC 8785 wants.
+	var own bytes.Buffer
+	enc := json.NewEncoder(&own)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	independent := bytes.TrimSuffix(own.Bytes(), []byte("\n"))
+	if !bytes.Equal(canonical, independent) {
+		t.Errorf("the canonical form is not what encoding/json makes of it:\n%s\n%s", canonical, independent)
+	}
+	digest, err := datatools.ResultDigest(loose)
+	if err != nil || !digest.Equal(canon.Sum(canonical)) || digest.String() != canon.Digest(sha256.Sum256(independent)).String() {
+		t.Errorf("digest %s, %v", digest, err)
+	}
+	return canonical
 }
 
 func limits(t *testing.T, s source.Source, id string, d dataset.Dataset) {

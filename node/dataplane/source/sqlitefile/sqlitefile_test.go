@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"log/slog"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // writes the test's files
+	"modernc.org/sqlite" // its own driver writes the test's files
 
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/query"
@@ -142,9 +143,45 @@ func TestValues(t *testing.T) {
 	} else if _, err := sourcetest.Ask(t.Context(), s, "empty", d, query.Spec{Request: contract.Request{Aggregates: []contract.Aggregate{{Op: "count"}}}}); !errors.Is(err, query.ErrGroups) {
 		t.Error(err)
 	}
-	_, err = s.Query(t.Context(), source.Statement{Dataset: "t", SQL: "SELECT json(secret) FROM t", MaxRows: 1})
-	if !errors.Is(err, source.ErrEngine) || strings.Contains(log.String(), "value-of-a-row") {
+	// An error that quotes a row.
+	const quotes = "SELECT json_extract('{}', secret) FROM t"
+	loaded, err := s.Get("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x any
+	if raw := loaded.Own.db.QueryRowContext(t.Context(), quotes).Scan(&x); raw == nil || !strings.Contains(raw.Error(), "value-of-a-row") {
+		t.Fatalf("SQLite no longer quotes rows, so this proves nothing: %v", raw)
+	}
+	_, err = s.Query(t.Context(), source.Statement{Dataset: "t", SQL: quotes, MaxRows: 1})
+	if !errors.Is(err, source.ErrEngine) || strings.Contains(err.Error()+log.String(), "value-of-a-row") {
 		t.Errorf("%v\n%s", err, log.String())
+	}
+}
+
+// The file is cut while a query reads it.
+func TestDiesInMidQuery(t *testing.T) {
+	for _, immutable := range []bool{false, true} {
+		var log bytes.Buffer
+		s := open(t, source.Limits{}, slog.New(slog.NewTextHandler(&log, nil)))
+		path := file(t, "CREATE TABLE t (n INTEGER, secret TEXT)",
+			"WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM r WHERE i < 2000) INSERT INTO t SELECT i, printf('value-of-a-row%03000d', i) FROM r")
+		if err := s.driver.RegisterScalarFunction("cut", 1, func(_ *sqlite.FunctionContext, a []driver.Value) (driver.Value, error) {
+			if a[0] == int64(3) {
+				return a[0], os.Truncate(path, 8192)
+			}
+			return a[0], nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		d := dataset.Dataset{Path: path, Source: &dataset.Source{Kind: dataset.SQLite, Table: "t", Immutable: immutable}, Columns: map[string]dataset.Column{"n": {Type: "integer"}}}
+		if _, err := s.Load(t.Context(), "t", d, ""); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.Query(t.Context(), source.Statement{Dataset: "t", SQL: "SELECT cut(n), secret FROM t", MaxRows: 5000})
+		if !errors.Is(err, source.ErrEngine) || rows != nil || strings.Contains(err.Error()+log.String(), "value-of-a-row") {
+			t.Errorf("immutable %t: %d rows, %v\n%s", immutable, len(rows), err, log.String())
+		}
 	}
 }
 

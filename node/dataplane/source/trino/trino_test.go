@@ -267,6 +267,8 @@ func TestFailures(t *testing.T) {
 		set(tt.pages, tt.f)
 		if _, err := ask(t.Context()); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		} else if strings.Contains(err.Error(), "value-of-a-row") {
+			t.Errorf("%s: the cluster's words: %v", name, err)
 		}
 		c.mu.Lock()
 		if c.cancelled != tt.cancelled {
