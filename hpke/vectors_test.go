@@ -30,13 +30,18 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-func x25519Key(t *testing.T, seed []byte) did.PrivateKey {
+func privateKey(t testing.TB, typ did.KeyType, seed []byte) did.PrivateKey {
 	t.Helper()
-	k, err := did.NewPrivateKey(did.X25519, seed)
+	k, err := did.NewPrivateKey(typ, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+func x25519Key(t testing.TB, seed []byte) did.PrivateKey {
+	t.Helper()
+	return privateKey(t, did.X25519, seed)
 }
 
 // The vectors of RFC 9180 appendix A for our suite, in the accumulated form of

@@ -18,11 +18,7 @@ import (
 
 func xwingKey(t testing.TB, seed []byte) did.PrivateKey {
 	t.Helper()
-	k, err := did.NewPrivateKey(did.XWing, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return privateKey(t, did.XWing, seed)
 }
 
 // The draft's vectors of the KEM itself.

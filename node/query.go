@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -17,6 +16,7 @@ import (
 	"github.com/treaty-node/treaty/node/datatools"
 	"github.com/treaty-node/treaty/node/gateway/mcp"
 	"github.com/treaty-node/treaty/node/httpapi"
+	"github.com/treaty-node/treaty/node/internal/text"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -242,11 +242,4 @@ func queryEvent(r contract.Request) ledger.Query {
 }
 
 // bounded is an error's text as it may enter the log.
-func bounded(err error) string {
-	const limit = 1000
-	s := strings.ToValidUTF8(err.Error(), "?")
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "…"
-	}
-	return s
-}
+func bounded(err error) string { return text.Clip(err.Error(), 1000) }

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
+	"github.com/treaty-node/treaty/node/internal/text"
 )
 
 // ReportType is the type of a report.
@@ -243,13 +243,7 @@ func (r *Report) Passed() bool { return r.Broken == 0 }
 func Stamp(t time.Time) string { return t.UTC().Format(timeLayout) }
 
 // Clip bounds an observation.
-func Clip(s string) string {
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) > MaxText {
-		s = strings.ToValidUTF8(s[:MaxText-len("…")], "") + "…"
-	}
-	return s
-}
+func Clip(s string) string { return text.Clip(s, MaxText) }
 
 // Observations is what one side saw in one phase; what travels from the counterparty.
 type Observations struct {

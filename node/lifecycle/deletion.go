@@ -187,8 +187,6 @@ func (s *Service) Deletion(ctx context.Context, tx store.Tx, from did.DID, data 
 	return s.acknowledge(ctx, tx, h, digest, contract.OutcomeKept)
 }
 
-func sum(b []byte) canon.Digest { return canon.Sum(b) }
-
 // Result is one result that was given under a contract, as one party sees it.
 type Result struct {
 	Digest   canon.Digest `json:"resultDigest"`

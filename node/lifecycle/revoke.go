@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/treaty-node/treaty/did"
+	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -150,7 +151,7 @@ func (s *Service) Revocation(ctx context.Context, tx store.Tx, from did.DID, dat
 			return nil, err
 		}
 	}
-	return s.acknowledge(ctx, tx, h, sum(signed), outcome)
+	return s.acknowledge(ctx, tx, h, canon.Sum(signed), outcome)
 }
 
 // document is a statement of the other party about a contract.

@@ -21,6 +21,7 @@ import (
 	"github.com/treaty-node/treaty/node/envelope"
 	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/internal/crashpoint"
+	"github.com/treaty-node/treaty/node/internal/pace"
 	"github.com/treaty-node/treaty/node/negotiation/message"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
 	"github.com/treaty-node/treaty/node/store"
@@ -127,13 +128,18 @@ type Service struct {
 	cfg      Config
 	driven   inFlight
 	refusals refusals
-	openings openings
+	openings *pace.Hourly
 }
 
 // ErrUnproven: a document without proof, in which whoever serves it can have put any key.
 var ErrUnproven = errors.New("the document has no proof by the key in its DID")
 
-const defaultMaxOpen = 64
+// Bounds of what one buyer opens. An ended conversation stays in the store with its messages, as evidence; a buyer that opens and
+// withdraws without end must not be able to fill the disk with that.
+const (
+	defaultMaxOpen     = 64
+	defaultOpenPerHour = 240
+)
 
 // New makes a Service.
 func New(cfg Config) *Service {
@@ -149,7 +155,7 @@ func New(cfg Config) *Service {
 	if cfg.Sleep == nil {
 		cfg.Sleep = clock.Sleep
 	}
-	return &Service{cfg: cfg, driven: inFlight{running: map[string]bool{}}, openings: openings{perHour: cfg.PerHour}}
+	return &Service{cfg: cfg, driven: inFlight{running: map[string]bool{}}, openings: pace.NewHourly(cfg.PerHour)}
 }
 
 // Result is what a received envelope led to.
@@ -436,7 +442,7 @@ func (s *Service) admit(tx store.Tx, conv store.Conversation) error {
 			return refuse(envelope.CodeUnavailable, "%d conversations are open already; conclude some first", open)
 		}
 	}
-	if peer, err := did.Parse(conv.Peer); err != nil || !s.openings.allow(peer, s.cfg.Now()) {
+	if peer, err := did.Parse(conv.Peer); err != nil || !s.openings.Allow(peer, s.cfg.Now()) {
 		return refuse(envelope.CodeUnavailable, "too many conversations were opened in the last hour; try again later")
 	}
 	return nil

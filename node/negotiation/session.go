@@ -13,6 +13,7 @@ import (
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/text"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation/message"
 	"github.com/treaty-node/treaty/node/store"
@@ -179,15 +180,7 @@ func outcome(p Phase) string {
 }
 
 // clip bounds a text that goes into the log.
-func clip(s string) string {
-	const limit = 1000
-	for i := range s {
-		if i > limit {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
+func clip(s string) string { return text.Clip(s, 1000) }
 
 // decline ends the conversation in phase p, in our turn, with a rejection that the peer is told.
 func (s Session) decline(p Phase, code, reason string, fx Effects) (Session, Effects, error) {

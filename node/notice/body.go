@@ -5,10 +5,10 @@ package notice
 import (
 	"encoding/json"
 	"regexp"
-	"unicode/utf8"
 
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/text"
 )
 
 // Types of the two bodies.
@@ -115,13 +115,4 @@ func canonical(v any) (json.RawMessage, error) {
 }
 
 // clip bounds text that this node itself says.
-func clip(s string) string {
-	if len(s) <= MaxText {
-		return s
-	}
-	s = s[:MaxText-len("…")]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + "…"
-}
+func clip(s string) string { return text.Clip(s, MaxText) }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver"
 	"github.com/treaty-node/treaty/node/envelope"
@@ -353,34 +351,4 @@ func unresolved(err error) error {
 	return envelope.Refuse(envelope.CodeNotTrusted, "the sender's DID document: %w", err)
 }
 
-const (
-	defaultPerHour = 1200
-	everybody      = 16   // times as many from all peers together
-	maxSenders     = 4096 // that are told apart
-)
-
-// arrivals bounds how fast peers may send: notices stay in the store, as evidence. The count is this process's own.
-type arrivals struct {
-	perHour int
-	mu      sync.Mutex
-	all     *rate.Limiter
-	peers   map[did.DID]*rate.Limiter
-}
-
-func (a *arrivals) allow(peer did.DID, now time.Time) bool {
-	hourly := func(n int) *rate.Limiter { return rate.NewLimiter(rate.Limit(float64(n)/3600), max(n/4, 1)) }
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.all == nil {
-		a.all = hourly(a.perHour * everybody)
-	}
-	if a.peers == nil || len(a.peers) >= maxSenders {
-		a.peers = map[did.DID]*rate.Limiter{}
-	}
-	l := a.peers[peer]
-	if l == nil {
-		l = hourly(a.perHour)
-		a.peers[peer] = l
-	}
-	return l.AllowN(now, 1) && a.all.AllowN(now, 1)
-}
+const defaultPerHour = 1200 // notices stay in the store, as evidence

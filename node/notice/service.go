@@ -15,6 +15,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/pace"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -86,7 +87,7 @@ type Service struct {
 	handlers map[string]Handler
 	answers  map[string]AnswerHandler
 	flying   map[string]bool
-	arrivals arrivals
+	arrivals *pace.Hourly
 }
 
 // New makes a Service.
@@ -98,7 +99,7 @@ func New(cfg Config) *Service {
 		cfg.PerHour = defaultPerHour
 	}
 	return &Service{
-		cfg: cfg, handlers: map[string]Handler{}, answers: map[string]AnswerHandler{}, flying: map[string]bool{}, arrivals: arrivals{perHour: cfg.PerHour},
+		cfg: cfg, handlers: map[string]Handler{}, answers: map[string]AnswerHandler{}, flying: map[string]bool{}, arrivals: pace.NewHourly(cfg.PerHour),
 	}
 }
 
@@ -190,7 +191,7 @@ func (s *Service) receive(ctx context.Context, caller did.DID, env *envelope.Env
 		}
 		return *known, err
 	}
-	if !s.arrivals.allow(caller, s.cfg.Now()) {
+	if !s.arrivals.Allow(caller, s.cfg.Now()) {
 		return Received{}, envelope.Refuse(envelope.CodeUnavailable, "too many notices in the last hour; send the same one again later")
 	}
 	now := s.cfg.Now()

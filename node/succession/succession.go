@@ -24,11 +24,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/resolver"
+	"github.com/treaty-node/treaty/node/internal/text"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/store"
 )
@@ -125,8 +127,8 @@ func (s *Service) Follow(ctx context.Context, from did.DID) (*did.Line, error) {
 // aboutMoves are the codes that are about a succession when they are the first DID's own: all others say that its document does
 // not hold, as it would not without any succession.
 var aboutMoves = []string{
-	upper(string(resolver.CodeTransitionInvalid)), upper(string(resolver.CodeTransitionConflict)), upper(string(resolver.CodeSuccessorChanged)),
-	upper(string(resolver.CodeReactivated)), CodeAssurance, CodeNotTrusted, CodeNotCurrent,
+	strings.ToUpper(string(resolver.CodeTransitionInvalid)), strings.ToUpper(string(resolver.CodeTransitionConflict)), strings.ToUpper(string(resolver.CodeSuccessorChanged)),
+	strings.ToUpper(string(resolver.CodeReactivated)), CodeAssurance, CodeNotTrusted, CodeNotCurrent,
 }
 
 // Stands verifies that id is who stands for the DID from now: the same DID, or the successor that its line ends with.
@@ -198,7 +200,7 @@ func (s *Service) follow(ctx context.Context, from did.DID) (*did.Line, error) {
 	var failed *resolver.Error
 	switch {
 	case errors.As(err, &failed) && !failed.Temporary() && failed.Code != resolver.CodeNotFound:
-		return nil, &Refusal{From: from, At: failed.DID, Code: upper(string(failed.Code)), Reason: failed.Error(), Err: err}
+		return nil, &Refusal{From: from, At: failed.DID, Code: strings.ToUpper(string(failed.Code)), Reason: failed.Error(), Err: err}
 	case err != nil:
 		return nil, err
 	case len(chain.Hops) == 0:
@@ -324,26 +326,8 @@ func (s *Service) forget(now time.Time) bool {
 	return len(s.logged) < maxTold
 }
 
-func upper(code string) string {
-	b := []byte(code)
-	for i, c := range b {
-		if c >= 'a' && c <= 'z' {
-			b[i] = c - 'a' + 'A'
-		}
-	}
-	return string(b)
-}
-
 // clip bounds a text that enters the log.
-func clip(s string) string {
-	const limit = 1000
-	for i := range s {
-		if i > limit {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
+func clip(s string) string { return text.Clip(s, 1000) }
 
 // Earlier are the DIDs that came before id in its line, as they are on record, oldest first.
 func Earlier(tx store.Successions, id did.DID) ([]did.DID, error) {

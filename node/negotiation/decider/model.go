@@ -16,6 +16,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/internal/clock"
+	"github.com/treaty-node/treaty/node/internal/text"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 )
@@ -151,8 +152,8 @@ func (m *Model) ask(ctx context.Context, q question) error {
 		if wrong == nil {
 			return nil
 		}
-		messages = append(messages, turn{"assistant", clip(r.text, maxRepeated)}, turn{
-			"user", "That cannot be used: " + clip(wrong.Error(), maxComplained) + ". Answer again, with exactly the JSON object that was described and nothing else.",
+		messages = append(messages, turn{"assistant", text.Clip(r.text, maxRepeated)}, turn{
+			"user", "That cannot be used: " + text.Clip(wrong.Error(), maxComplained) + ". Answer again, with exactly the JSON object that was described and nothing else.",
 		})
 	}
 	return fmt.Errorf("%w: %w", ErrAnswer, wrong)
@@ -187,7 +188,7 @@ func (m *Model) asked(ctx context.Context, q question, messages []turn, attempt 
 	digest := canon.Sum([]byte(all.String()))
 	data := ledger.Question{Model: m.cfg.Model, Attempt: attempt, PromptDigest: digest}
 	if m.cfg.Record == RecordFull {
-		data.Prompt = clip(all.String(), maxRecorded)
+		data.Prompt = text.Clip(all.String(), maxRecorded)
 	}
 	return digest, m.record(ctx, q, ledger.Entry{Type: ledger.ModelAsked, Data: data})
 }
@@ -200,10 +201,10 @@ func (m *Model) answered(ctx context.Context, q question, prompt canon.Digest, r
 		data.AnswerDigest = canon.Sum([]byte(r.text))
 	}
 	if err != nil {
-		data.Error = clip(err.Error(), maxComplained)
+		data.Error = text.Clip(err.Error(), maxComplained)
 	}
 	if m.cfg.Record == RecordFull {
-		data.Answer = clip(r.text, maxRecorded)
+		data.Answer = text.Clip(r.text, maxRecorded)
 	}
 	return m.record(ctx, q, ledger.Entry{Type: ledger.ModelAnswered, Data: data})
 }
@@ -214,14 +215,6 @@ func (m *Model) record(ctx context.Context, q question, e ledger.Entry) error {
 	}
 	e.Context, e.Peer = q.context, q.peer.String()
 	return m.cfg.Log(ctx, e)
-}
-
-func clip(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
 // budget bounds the calls about one peer, and about all together to sixteen times as many. It begins anew with the process.

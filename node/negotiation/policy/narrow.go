@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/internal/text"
 )
 
 // Check says whether code alone refuses the ask, before any decider sees it: a
@@ -107,14 +108,7 @@ func (n *narrowing) reject(code, why string) Outcome {
 func reject(code, reason string) Outcome { return Outcome{Code: code, Reason: clip(reason)} }
 
 // clip keeps a reason within what a message may carry.
-func clip(s string) string {
-	const limit = contract.MaxText
-	if len(s) <= limit {
-		return s
-	}
-	cut := strings.ToValidUTF8(s[:limit-len("…")], "")
-	return cut + "…"
-}
+func clip(s string) string { return text.Clip(s, contract.MaxText) }
 
 func (n *narrowing) remove(what, asked, offered, rule, why string) {
 	n.removed = append(n.removed, contract.Removal{What: what, Asked: asked, Offered: offered, Rule: rule, Why: why})
