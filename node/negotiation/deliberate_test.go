@@ -222,7 +222,7 @@ func TestC5_DecidingEnds(t *testing.T) {
 	d.full = false
 
 	p = deciding()
-	w.advance(deadline)
+	w.Advance(deadline)
 	w.conclude(p.ctx)
 	ended(p, negotiation.PhaseExpired, "DEADLINE")
 }

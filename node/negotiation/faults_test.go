@@ -277,9 +277,9 @@ func TestInvariant8_AnyFaultsBothSidesAgree(t *testing.T) {
 					return bad, nil
 				}
 			case "delay":
-				w.advance(time.Duration(rapid.IntRange(1, 120).Draw(r, "seconds")) * time.Second)
+				w.Advance(time.Duration(rapid.IntRange(1, 120).Draw(r, "seconds")) * time.Second)
 			case "long delay":
-				w.advance(time.Duration(rapid.IntRange(2, 30).Draw(r, "minutes")) * time.Minute)
+				w.Advance(time.Duration(rapid.IntRange(2, 30).Draw(r, "minutes")) * time.Minute)
 			case "buyer withdraws", "vendor withdraws":
 				busy = true
 				svc := w.buyer.svc
@@ -308,7 +308,7 @@ func TestInvariant8_AnyFaultsBothSidesAgree(t *testing.T) {
 			w.serve(w.buyer)
 		}
 		faults = 0
-		w.advance(24 * time.Hour)
+		w.Advance(24 * time.Hour)
 		fatal(w.tb, w.vendor.svc.Sweep(context.Background()))
 		fatal(w.tb, w.buyer.svc.Sweep(context.Background()))
 

@@ -313,7 +313,7 @@ func TestInvariant4_HostileVendor(t *testing.T) {
 			}
 			// The honest word is still heard, however late.
 			w.wire = nil
-			w.advance(72 * time.Hour)
+			w.Advance(72 * time.Hour)
 			w.restart(w.buyer)
 			if ses := w.drive(id); ses.Phase != negotiation.PhaseInForce {
 				t.Errorf("%s %s", ses.Phase, ses.Reason)

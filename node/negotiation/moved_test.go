@@ -157,7 +157,7 @@ func TestC9_EitherSideMovesInAnyPhase(t *testing.T) {
 						if sent++; sent != n {
 							return deliver(raw)
 						}
-						w.advance(2 * time.Second)
+						w.Advance(2 * time.Second)
 						if lost {
 							if _, err := deliver(raw); err != nil {
 								t.Errorf("before the move: %v", err)
@@ -201,7 +201,7 @@ func TestC9_AgainAndAgain(t *testing.T) {
 	id := w.begin()
 	moves := 0
 	w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
-		w.advance(2 * time.Second)
+		w.Advance(2 * time.Second)
 		if moves++; moves < succMax {
 			w.move(w.buyer, true)
 			w.move(w.vendor, true)
@@ -337,7 +337,7 @@ func TestC9_OfflineForTheWholeGrace(t *testing.T) {
 	n := 0
 	w.wire = func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error) {
 		if n++; n == 3 {
-			w.advance(2 * time.Second)
+			w.Advance(2 * time.Second)
 			w.move(w.buyer, true)
 			w.buyer.oldKex = nil
 		}

@@ -52,7 +52,7 @@ func (p *puppet) refuseAll(t *testing.T, list []bad) {
 				t.Errorf("%d refusals were logged", n-refusals)
 			}
 		})
-		w.advance(4 * time.Second) // stay below the bound on logged refusals
+		w.Advance(4 * time.Second) // stay below the bound on logged refusals
 	}
 }
 
@@ -201,7 +201,7 @@ func TestInvariant1_RefusalsChangeNothing(t *testing.T) {
 	t.Run("offered", func(t *testing.T) {
 		p := newPuppet(t).agree().ask()
 		first := digestOf(t, p.offer)
-		p.w.advance(time.Second)
+		p.w.Advance(time.Second)
 		p.ask()
 		p.refuseAll(t, []bad{
 			{name: "accept of an earlier offer", want: envelope.CodeNotLastOffer, raw: p.accept(first)},
@@ -209,7 +209,7 @@ func TestInvariant1_RefusalsChangeNothing(t *testing.T) {
 			{name: "proof before an accept", want: envelope.CodeUnexpectedType, raw: p.anyProof()},
 		})
 		p.refuseAll(t, p.bodyLevel(t))
-		p.w.advance(5 * time.Minute)
+		p.w.Advance(5 * time.Minute)
 		p.refuseAll(t, []bad{{name: "accept of an expired offer", want: envelope.CodeOfferExpired, raw: p.accept(digestOf(t, p.offer))}})
 		p.ask().take() // a new offer can be accepted
 	})
@@ -334,7 +334,7 @@ func TestInvariant8_RepetitionGetsTheStoredAnswer(t *testing.T) {
 		}
 	}
 	before := w.vendor.dump(t)
-	w.advance(48 * time.Hour)
+	w.Advance(48 * time.Hour)
 	w.restart(w.vendor)
 	for i, e := range all {
 		res, err := p.receive(e.raw)
@@ -367,7 +367,7 @@ func TestInvariant11_RefusalsDoNotFillTheLog(t *testing.T) {
 	if n := w.vendor.count(t, ledger.MessageRefused); n != 20 {
 		t.Fatalf("%d refusals logged", n)
 	}
-	w.advance(time.Minute)
+	w.Advance(time.Minute)
 	fatal(t, w.vendor.svc.Sweep(t.Context()))
 	events := w.vendor.events(t)
 	var last ledger.MessageRefusal
@@ -401,7 +401,7 @@ func TestInvariant11_OpenConversationsAreBounded(t *testing.T) {
 	w.code(err, envelope.CodeUnavailable)
 	q := w.puppet(w.third)
 	q.agree()
-	w.advance(deadline)
+	w.Advance(deadline)
 	fatal(t, w.vendor.svc.Sweep(t.Context()))
 	w.puppet(w.buyer).agree()
 }
@@ -420,7 +420,7 @@ func TestInvariant11_OpeningsAreBounded(t *testing.T) {
 	_, err := p.receive(opening)
 	w.code(err, envelope.CodeUnavailable)
 	w.puppet(w.third).agree() // nobody else suffers
-	w.advance(8 * time.Minute)
+	w.Advance(8 * time.Minute)
 	w.puppet(w.buyer).agree()
 	p = w.puppet(w.buyer)
 	_, err = p.receive(p.opening())

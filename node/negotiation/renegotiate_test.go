@@ -34,7 +34,7 @@ func TestInvariant3_AgreementIsHeldToTheFloorOfTheMoment(t *testing.T) {
 					}
 				}
 			},
-			func(w *world) { w.advance(11 * time.Minute) },
+			func(w *world) { w.Advance(11 * time.Minute) },
 			func(metaproto.Candidate) bool { return true },
 		},
 		"a side wants session keys now": {
@@ -332,7 +332,7 @@ func BenchmarkRounds(b *testing.B) {
 			b.Fatalf("%s: %s", ses.Phase, ses.Reason)
 		}
 		share, total = share+meta.Sub(start), total+time.Since(start)
-		w.advance(time.Minute)
+		w.Advance(time.Minute)
 	}
 	b.ReportMetric(float64(messages)/float64(b.N), "messages")
 	b.ReportMetric(float64(bytes)/float64(b.N), "B")

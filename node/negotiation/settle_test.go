@@ -44,25 +44,25 @@ func TestInvariant6_LateProofIsRejectedInWriting(t *testing.T) {
 		phase negotiation.Phase
 	}{
 		{"past acceptBy", "LATE_ACTIVATION", func(p *puppet) []byte {
-			p.w.advance(601 * time.Second)
+			p.w.Advance(601 * time.Second)
 			return p.proof(p.contract, p.me.binding)
 		}, negotiation.PhaseRejected},
 		{"signed in time, delivered late", "LATE_ACTIVATION", func(p *puppet) []byte {
 			raw := p.proof(p.contract, p.me.binding)
-			p.w.advance(601 * time.Second)
+			p.w.Advance(601 * time.Second)
 			return raw
 		}, negotiation.PhaseRejected},
 		{"an envelope that expired before acceptBy", "LATE_ACTIVATION", func(p *puppet) []byte {
 			raw := p.proofWith(func(d *envelope.Draft) { d.Lifetime = time.Minute })
-			p.w.advance(2 * time.Minute)
+			p.w.Advance(2 * time.Minute)
 			return raw
 		}, negotiation.PhaseRejected},
 		{"past the deadline", "CONVERSATION_ENDED", func(p *puppet) []byte {
-			p.w.advance(deadline)
+			p.w.Advance(deadline)
 			return p.proof(p.contract, p.me.binding)
 		}, negotiation.PhaseRejected},
 		{"past the deadline, swept", "CONVERSATION_ENDED", func(p *puppet) []byte {
-			p.w.advance(deadline)
+			p.w.Advance(deadline)
 			fatal(p.tb, p.w.vendor.svc.Sweep(context.Background()))
 			return p.proof(p.contract, p.me.binding)
 		}, negotiation.PhaseExpired},
@@ -103,7 +103,7 @@ func TestInvariant6_LateProofIsRejectedInWriting(t *testing.T) {
 				t.Fatalf("%d contracts", n)
 			}
 			before := p.w.vendor.dump(t)
-			p.w.advance(time.Hour)
+			p.w.Advance(time.Hour)
 			again, err := p.receive(raw)
 			if err != nil || !bytes.Equal(again.Reply, res.Reply) || p.w.vendor.dump(t) != before {
 				t.Errorf("asked again: %v", err)
@@ -310,7 +310,7 @@ func TestInvariant13_TerminalStatesAreFinal(t *testing.T) {
 			p.seq++
 		},
 		"expired": func(p *puppet) {
-			p.w.advance(deadline)
+			p.w.Advance(deadline)
 			fatal(p.tb, p.w.vendor.svc.Sweep(context.Background()))
 		},
 	} {
@@ -327,7 +327,7 @@ func TestInvariant13_TerminalStatesAreFinal(t *testing.T) {
 			w := p.w
 			w.code(w.vendor.svc.Withdraw(t.Context(), p.ctx, "no"), envelope.CodeConversationEnded)
 			before := w.vendor.dump(t)
-			w.advance(24 * time.Hour)
+			w.Advance(24 * time.Hour)
 			fatal(t, w.vendor.svc.Sweep(t.Context()))
 			if w.vendor.dump(t) != before {
 				t.Error("the sweep changed it")
@@ -340,7 +340,7 @@ func TestInvariant13_TerminalStatesAreFinal(t *testing.T) {
 func TestInvariant11_DeadlineEndsEveryConversation(t *testing.T) {
 	t.Parallel()
 	p := newPuppet(t).agree().ask()
-	p.w.advance(deadline)
+	p.w.Advance(deadline)
 	p.refuseAll(t, []bad{
 		{name: "accept", want: envelope.CodeConversationEnded, raw: p.accept(digestOf(t, p.offer))},
 		{name: "propose", want: envelope.CodeConversationEnded, raw: p.propose(scope())},

@@ -20,7 +20,7 @@ func TestSweepPassesByWhatItCannotRead(t *testing.T) {
 			Own: w.buyer.id.String(), Peer: w.third.id.String(), ContextID: "unreadable", Role: "buyer", Phase: string(negotiation.PhaseMeta), State: []byte("{}"), Created: start.Add(-1), Updated: start.Add(-1),
 		}, 0)
 	}))
-	w.advance(2 * deadline)
+	w.Advance(2 * deadline)
 	if err := w.buyer.svc.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "unreadable") {
 		t.Errorf("%v", err)
 	}

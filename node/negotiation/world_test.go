@@ -20,6 +20,7 @@ import (
 	"github.com/treaty-node/treaty/metaproto"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/negotiation/policy"
@@ -86,9 +87,9 @@ type party struct {
 
 // world is two companies and an outsider, a clock that stands still, and a wire between them.
 type world struct {
+	*clock.Fake
 	tb                   testing.TB
 	mu                   sync.Mutex
-	at                   time.Time
 	parties              map[did.DID]*party
 	gone                 map[did.DID]*did.Station // of DIDs with a successor
 	buyer, vendor, third *party
@@ -97,20 +98,8 @@ type world struct {
 	wire func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error)
 }
 
-func (w *world) Now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at
-}
-
-func (w *world) advance(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.at = w.at.Add(d)
-}
-
 func (w *world) sleep(ctx context.Context, d time.Duration) error {
-	w.advance(d)
+	w.Advance(d)
 	return ctx.Err()
 }
 
@@ -212,7 +201,7 @@ func newWorld(tb testing.TB) *world { return newWorldIn(tb, tb.TempDir()) }
 
 func newWorldIn(tb testing.TB, dir string) *world {
 	tb.Helper()
-	w := &world{tb: tb, at: start, parties: map[did.DID]*party{}, gone: map[did.DID]*did.Station{}}
+	w := &world{tb: tb, Fake: clock.NewFake(start), parties: map[did.DID]*party{}, gone: map[did.DID]*did.Station{}}
 	w.buyer, w.vendor, w.third = newParty(tb, "buyer"), newParty(tb, "vendor"), newParty(tb, "other")
 	rules, err := policy.ParseVendor([]byte(vendorPolicy))
 	fatal(tb, err)

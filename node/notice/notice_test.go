@@ -16,6 +16,7 @@ import (
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/hpke"
 	"github.com/treaty-node/treaty/node/envelope"
+	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
@@ -40,27 +41,15 @@ type party struct {
 
 // world is two companies that know each other, a stranger, and a wire.
 type world struct {
+	*clock.Fake
 	t               *testing.T
 	mu              sync.Mutex
-	at              time.Time
 	alice, bob, eve *party
 	resolved        int
 	wire            func(raw []byte, deliver func([]byte) ([]byte, error)) ([]byte, error)
 	perHour         int
 	handle          notice.Handler
 	admitted, sent  int
-}
-
-func (w *world) Now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at
-}
-
-func (w *world) advance(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.at = w.at.Add(d)
 }
 
 func (w *world) sealTo(id did.DID) *envelope.SealTo {
@@ -103,7 +92,7 @@ func newParty(t *testing.T, name string) *party {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, at: start, alice: newParty(t, "alice"), bob: newParty(t, "bob"), eve: newParty(t, "eve")}
+	w := &world{t: t, Fake: clock.NewFake(start), alice: newParty(t, "alice"), bob: newParty(t, "bob"), eve: newParty(t, "eve")}
 	for name, p := range map[string]*party{"alice": w.alice, "bob": w.bob} {
 		var err error
 		p.db, err = sqlite.Create(t.Context(), filepath.Join(t.TempDir(), name+".db"), sqlite.Options{Node: p.id.String(), Process: "node", Clock: w})
@@ -253,7 +242,7 @@ func TestInvariant8_NoticeOnce(t *testing.T) {
 	equal(t, first.State, store.NoticePending)
 	w.serve(w.alice) // both processes die and come back
 	w.serve(w.bob)
-	w.advance(time.Hour) // and the envelope is too old by now; what was answered is answered again
+	w.Advance(time.Hour) // and the envelope is too old by now; what was answered is answered again
 	for w.deliver(id).State == store.NoticePending {
 	}
 	n := w.deliver(id)
@@ -268,7 +257,7 @@ func TestEnvelopeNeverTaken(t *testing.T) {
 	w.wire = func([]byte, func([]byte) ([]byte, error)) ([]byte, error) { return nil, errors.New("offline") }
 	first := w.deliver(id)
 	w.wire = nil
-	w.advance(24 * time.Hour)
+	w.Advance(24 * time.Hour)
 	equal(t, w.deliver(id).State, store.NoticePending) // EXPIRED, says the peer
 	n := w.deliver(id)
 	equal(t, n.State, store.NoticeAnswered)
@@ -281,7 +270,7 @@ func TestNobodyAnswers(t *testing.T) {
 	id := w.post("greeting")
 	w.wire = func([]byte, func([]byte) ([]byte, error)) ([]byte, error) { return nil, errors.New("offline") }
 	w.deliver(id)
-	w.advance(notice.Keep)
+	w.Advance(notice.Keep)
 	n := w.deliver(id)
 	equal(t, n.State, store.NoticeFailed)
 	equal(t, n.Code, string(envelope.CodeExpired))

@@ -21,6 +21,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/did/httpsig"
 	"github.com/treaty-node/treaty/did/resolver"
+	"github.com/treaty-node/treaty/node/internal/clock"
 )
 
 var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -70,12 +71,11 @@ func parse(t testing.TB, s string) did.DID {
 
 // world is a handler with two parties that it can look up.
 type world struct {
+	*clock.Fake
 	t            testing.TB
 	buyer, other party
 	agent        did.DID
 	handler      http.Handler
-	mu           sync.Mutex
-	now          time.Time
 	lookups      atomic.Int64
 	calls        atomic.Int64
 	denied       string
@@ -93,25 +93,13 @@ func (w *world) Resolve(_ context.Context, id did.DID) (*did.Document, error) {
 	return nil, errors.New("no such DID on 10.0.0.7")
 }
 
-func (w *world) time() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) advance(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
-}
-
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, buyer: newParty(t, "buyercorp.test"), other: newParty(t, "othercorp.test"), now: start, agent: parse(t, service+":agents:steward:x")}
+	w := &world{t: t, buyer: newParty(t, "buyercorp.test"), other: newParty(t, "othercorp.test"), Fake: clock.NewFake(start), agent: parse(t, service+":agents:steward:x")}
 	w.do = func() (any, error) { return map[string]int64{"call": w.calls.Load()}, nil }
 	v, err := httpsig.NewVerifier(httpsig.Options{
-		Origins: []string{"https://vendorcorp.test"}, Resolver: w, Now: w.time,
-		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: w.time}),
+		Origins: []string{"https://vendorcorp.test"}, Resolver: w, Now: w.Now,
+		Nonces: httpsig.NewMemoryNonces(httpsig.MemoryNonceOptions{Now: w.Now}),
 		Admit: func(id did.DID) error {
 			if id.Host() == w.denied {
 				return errors.New("denied")
@@ -125,7 +113,7 @@ func newWorld(t testing.TB) *world {
 	w.handler, err = Handler(Config{
 		Service: parse(t, service), Agents: func(id did.DID) (did.DID, bool) {
 			return w.agent, id == w.agent || id.String() == service+":agents:steward:old"
-		}, Verifier: v, Now: w.time,
+		}, Verifier: v, Now: w.Now,
 		Speaks: func() any { return map[string]string{"extension": "x"} },
 		Methods: []Method{
 			{Name: "x.write", Profile: "x.test.v1", Handle: func(context.Context, Call) (any, error) { w.calls.Add(1); return w.do() }},
@@ -172,7 +160,7 @@ func (w *world) sign(q object1, s did.Signer) object1 {
 		}
 		return b
 	}
-	proof, err := httpsig.SignOrigin(w.t.Context(), httpsig.OriginRequest{Method: q["method"].(string), Meta: raw(meta(q)), Body: raw(params(q)["body"])}, s, httpsig.SignOptions{Created: w.time(), Nonce: w.nonce})
+	proof, err := httpsig.SignOrigin(w.t.Context(), httpsig.OriginRequest{Method: q["method"].(string), Meta: raw(meta(q)), Body: raw(params(q)["body"])}, s, httpsig.SignOptions{Created: w.Now(), Nonce: w.nonce})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -331,8 +319,8 @@ func TestRefusals(t *testing.T) {
 		{name: "proof: meta changed", after: set("meta.message_id", "m"), code: 1005, anp: "anp.unauthorized"},
 		{name: "proof: an x_ member added", after: set("meta.x_note", "m"), code: 1005, anp: "anp.unauthorized"},
 		{name: "proof: of another sender", after: func(w *world, q object1) { meta(q)["sender_did"] = w.other.doc.ID().String() }, code: 1005, anp: "anp.unauthorized"},
-		{name: "proof: expired", after: func(w *world, _ object1) { w.advance(5 * time.Minute) }, code: 1005, anp: "anp.unauthorized"},
-		{name: "proof: from the future", after: func(w *world, _ object1) { w.advance(-5 * time.Minute) }, code: 1005, anp: "anp.unauthorized"},
+		{name: "proof: expired", after: func(w *world, _ object1) { w.Advance(5 * time.Minute) }, code: 1005, anp: "anp.unauthorized"},
+		{name: "proof: from the future", after: func(w *world, _ object1) { w.Advance(-5 * time.Minute) }, code: 1005, anp: "anp.unauthorized"},
 		{name: "sender denied", after: func(w *world, _ object1) { w.denied = "buyercorp.test" }, code: 1006, anp: "anp.forbidden"},
 	}
 	for _, c := range damaged {
@@ -486,9 +474,9 @@ func TestOperations(t *testing.T) {
 	params(replay)["auth"] = params(next)["auth"]
 	expect("with another operation's proof", replay, 3, 1005)
 	// What its own sender has repeated long after its proof expired is still the same operation.
-	w.advance(time.Hour)
+	w.Advance(time.Hour)
 	expect("an hour later", first, 3, 0)
-	w.advance(OperationAge)
+	w.Advance(OperationAge)
 	expect("a day later it is forgotten, and its proof is expired", first, 3, 1005)
 }
 
