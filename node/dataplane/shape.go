@@ -12,6 +12,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/query"
+	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/store"
 )
 
@@ -136,6 +137,9 @@ func (c *call) apart(ctx context.Context) error {
 	if c.shape == nil {
 		return nil
 	}
+	// All of them together have the time of one query: each has its own limit in the source, and there may be many.
+	ctx, cancel := context.WithTimeoutCause(ctx, c.s.slots.limits.Wait, source.ErrTime)
+	defer cancel()
 	for _, e := range c.shape.earlier {
 		near, err := c.near(ctx, e)
 		if err != nil {

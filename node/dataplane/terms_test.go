@@ -339,6 +339,27 @@ func TestOverlappingQueries(t *testing.T) {
 	}
 }
 
+// TestOverlappingQueries_Time: comparing with many earlier queries takes no longer than one query may.
+func TestOverlappingQueries_Time(t *testing.T) {
+	f := newFixture(t, func(o *contract.Offer) { o.Version, o.CallBudget = contract.Version3, 1000 })
+	f.opts.Slots.Wait = 50 * time.Millisecond
+	f.rebuild(t)
+	ask := func(region string) error {
+		_, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input(only(is("region", "!=", region))))
+		return err
+	}
+	if err := ask("North"); err != nil {
+		t.Fatal(err)
+	}
+	f.src.while = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+	if err := ask("South"); !errors.Is(err, source.ErrTime) {
+		t.Errorf("err = %v, want ErrTime", err)
+	}
+	if n := len(f.svc.Calls()); n != 0 {
+		t.Errorf("%d calls are under way", n)
+	}
+}
+
 // TestOverlappingQueries_AtOnce: of two calls of one shape, one neither relies on what the other has only begun, nor is forgotten
 // with it.
 func TestOverlappingQueries_AtOnce(t *testing.T) {

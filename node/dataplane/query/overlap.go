@@ -115,7 +115,7 @@ func (b *builder) overlap(first, second Shape) (string, error) {
 		on := []string{"1 = 1"}
 		for j, g := range groups {
 			fmt.Fprintf(&q, ", %s AS k%d", g, j)
-			on = append(on, fmt.Sprintf("(%s = %s.k%d OR %s IS NULL AND %s.k%d IS NULL)", g, name, j, g, name, j))
+			on = append(on, fmt.Sprintf("%s IS NOT DISTINCT FROM %s.k%d", g, name, j)) // nulls are a group
 		}
 		fmt.Fprintf(&q, " FROM %s WHERE %s", from, rows)
 		if len(groups) > 0 {
