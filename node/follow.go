@@ -117,7 +117,6 @@ func (n *Node) noticeOfMove(_ context.Context, tx store.Tx, from did.DID, data [
 	if !step.CompromisedSince.IsZero() && !since.Before(step.CompromisedSince) {
 		return nil, nil
 	}
-	n.resolver.Evict(old)
 	step.CompromisedSince = since
 	if err := tx.PutSuccession(step); err != nil {
 		return nil, err

@@ -244,23 +244,15 @@ func adminRouter(a Admin) *mux.Router {
 		v1.HandleFunc(path, reply(f)).Methods(http.MethodPost)
 	}
 	get("/status", func(*http.Request) (any, error) { return a.Status(), nil })
-	post("/resolve", func(r *http.Request) (any, error) {
-		var req ResolveRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/resolve", body(func(r *http.Request, req ResolveRequest) (any, error) {
 		return a.Resolve(r.Context(), req.Target)
-	})
+	}))
 	identityRoutes(a, get, post)
 	lifecycleRoutes(a, get, post)
 	policyRoutes(a, post)
-	post("/negotiations", func(r *http.Request) (any, error) {
-		var req NegotiateRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/negotiations", body(func(r *http.Request, req NegotiateRequest) (any, error) {
 		return a.Negotiate(r.Context(), req)
-	})
+	}))
 	get("/negotiations", func(r *http.Request) (any, error) { return a.Negotiations(r.Context()) })
 	get("/negotiations/{id}", func(r *http.Request) (any, error) { return a.Negotiation(r.Context(), mux.Vars(r)["id"]) })
 	post("/negotiations/{id}/withdraw", func(r *http.Request) (any, error) {
@@ -278,20 +270,12 @@ func adminRouter(a Admin) *mux.Router {
 		b, err := a.Evidence(r.Context(), mux.Vars(r)["id"])
 		return json.RawMessage(b), err
 	})
-	post("/query", func(r *http.Request) (any, error) {
-		var req QueryRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/query", body(func(r *http.Request, req QueryRequest) (any, error) {
 		return a.Query(r.Context(), req)
-	})
-	post("/tool", func(r *http.Request) (any, error) {
-		var req ToolRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	}))
+	post("/tool", body(func(r *http.Request, req ToolRequest) (any, error) {
 		return a.Tool(r.Context(), req)
-	})
+	}))
 	askRoute(a, post)
 	callsRoutes(a, get, post)
 	get("/keys", func(r *http.Request) (any, error) { return a.Keys(r.Context()) })

@@ -23,12 +23,8 @@ type AskAdmin interface {
 	Ask(ctx context.Context, req AskRequest) ([]delegation.Answer, error)
 }
 
-func askRoute(a AskAdmin, post func(string, func(*http.Request) (any, error))) {
-	post("/ask", func(r *http.Request) (any, error) {
-		var req AskRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+func askRoute(a AskAdmin, post route) {
+	post("/ask", body(func(r *http.Request, req AskRequest) (any, error) {
 		return a.Ask(r.Context(), req)
-	})
+	}))
 }

@@ -22,13 +22,9 @@ type CancelCallRequest struct {
 	ID string `json:"id"`
 }
 
-func callsRoutes(a CallsAdmin, get, post func(string, func(*http.Request) (any, error))) {
+func callsRoutes(a CallsAdmin, get, post route) {
 	get("/calls", func(r *http.Request) (any, error) { return a.Calls(r.Context()) })
-	post("/calls/cancel", func(r *http.Request) (any, error) {
-		var req CancelCallRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/calls/cancel", body(func(r *http.Request, req CancelCallRequest) (any, error) {
 		return req, a.CancelCall(r.Context(), req.ID)
-	})
+	}))
 }

@@ -42,14 +42,10 @@ type DrillAdmin interface {
 	DrillReport(ctx context.Context, id string) (json.RawMessage, error)
 }
 
-func drillRoutes(a DrillAdmin, get, post func(string, func(*http.Request) (any, error))) {
-	post("/drills", func(r *http.Request) (any, error) {
-		var req DrillRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+func drillRoutes(a DrillAdmin, get, post route) {
+	post("/drills", body(func(r *http.Request, req DrillRequest) (any, error) {
 		return a.Drill(r.Context(), req)
-	})
+	}))
 	get("/drills", func(r *http.Request) (any, error) { return a.Drills(r.Context()) })
 	get("/drills/{id}", func(r *http.Request) (any, error) { return a.DrillReport(r.Context(), mux.Vars(r)["id"]) })
 }

@@ -174,42 +174,33 @@ type IdentityAdmin interface {
 
 type route func(path string, f func(r *http.Request) (any, error))
 
+// body is a handler of requests whose body is a T, read strictly.
+func body[T any](f func(r *http.Request, req T) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		var req T
+		if err := decode(r, &req); err != nil {
+			return nil, err
+		}
+		return f(r, req)
+	}
+}
+
 func identityRoutes(a IdentityAdmin, get, post route) {
 	drillRoutes(a, get, post)
 	get("/trust", func(r *http.Request) (any, error) { return a.Trust(r.Context()) })
-	post("/trust", func(r *http.Request) (any, error) {
-		var req TrustRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/trust", body(func(r *http.Request, req TrustRequest) (any, error) {
 		return a.ChangeTrust(r.Context(), req)
-	})
-	post("/resolve/history", func(r *http.Request) (any, error) {
-		var req ResolveRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	}))
+	post("/resolve/history", body(func(r *http.Request, req ResolveRequest) (any, error) {
 		return a.History(r.Context(), req.Target)
-	})
-	post("/resolve/confirm", func(r *http.Request) (any, error) {
-		var req ConfirmRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	}))
+	post("/resolve/confirm", body(func(r *http.Request, req ConfirmRequest) (any, error) {
 		return a.Confirm(r.Context(), req)
-	})
-	post("/rotate", func(r *http.Request) (any, error) {
-		var req RotateRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	}))
+	post("/rotate", body(func(r *http.Request, req RotateRequest) (any, error) {
 		return a.Rotate(r.Context(), req)
-	})
-	post("/doctor", func(r *http.Request) (any, error) {
-		var req DoctorRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	}))
+	post("/doctor", body(func(r *http.Request, req DoctorRequest) (any, error) {
 		return a.Doctor(r.Context(), req)
-	})
+	}))
 }

@@ -98,34 +98,20 @@ type LifecycleAdmin interface {
 }
 
 func lifecycleRoutes(a LifecycleAdmin, get, post route) {
-	post("/contracts/{id}/revoke", func(r *http.Request) (any, error) {
-		var req RevokeRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/contracts/{id}/revoke", body(func(r *http.Request, req RevokeRequest) (any, error) {
 		return a.Revoke(r.Context(), mux.Vars(r)["id"], req)
-	})
-	post("/contracts/{id}/amend", func(r *http.Request) (any, error) {
-		var req AmendRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	}))
+	post("/contracts/{id}/amend", body(func(r *http.Request, req AmendRequest) (any, error) {
 		return a.Amend(r.Context(), mux.Vars(r)["id"], req)
-	})
-	post("/contracts/{id}/renew", func(r *http.Request) (any, error) {
-		if err := decode(r, &struct{}{}); err != nil {
-			return nil, err
-		}
+	}))
+	post("/contracts/{id}/renew", body(func(r *http.Request, _ struct{}) (any, error) {
 		return a.Renew(r.Context(), mux.Vars(r)["id"])
-	})
+	}))
 	get("/contracts/{id}/deletions", func(r *http.Request) (any, error) { return a.Deletions(r.Context(), mux.Vars(r)["id"]) })
-	post("/contracts/{id}/delete-data", func(r *http.Request) (any, error) {
-		if err := decode(r, &struct{}{}); err != nil {
-			return nil, err
-		}
+	post("/contracts/{id}/delete-data", body(func(r *http.Request, _ struct{}) (any, error) {
 		n, err := a.DeleteData(r.Context(), mux.Vars(r)["id"])
 		return map[string]int{"deleted": n}, err
-	})
+	}))
 	get("/contracts/{id}/odcs", func(r *http.Request) (any, error) {
 		doc, err := a.ContractODCS(r.Context(), mux.Vars(r)["id"])
 		return map[string]string{"document": doc}, err

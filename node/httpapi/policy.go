@@ -34,11 +34,7 @@ type PolicyAdmin interface {
 }
 
 func policyRoutes(a PolicyAdmin, post route) {
-	post("/policy/explain", func(r *http.Request) (any, error) {
-		var req QueryRequest
-		if err := decode(r, &req); err != nil {
-			return nil, err
-		}
+	post("/policy/explain", body(func(r *http.Request, req QueryRequest) (any, error) {
 		return a.Explain(r.Context(), req)
-	})
+	}))
 }
