@@ -13,15 +13,16 @@
 //   - Answers can be recomputed. Sums and counts are exact. An average is the exact sum divided by the exact count, with four
 //     digits more than the column has, rounded half away from zero. A median is the lower and upper middle value, averaged
 //     exactly. Over a double column, sums add the values in ascending order, so that threads do not change the result.
+//   - A percentile is not its group's minimum or maximum where those are hidden.
 //
 // Definitions
 //
 //   - Total rows: the rows of the dataset that the contract's row filter lets through.
 //   - Used rows: the rows in the groups that the answer shows, after the caller's filters and limit.
 //
-// What it does not stop: several answers over overlapping filters can be subtracted from each other, and the difference
-// between total and used rows shows how many rows were filtered out or withheld together. Call budgets and row filters bound
-// that; they do not prevent it.
+// What it does not stop: answers over overlapping filters can be subtracted from each other, which [Overlap] finds for two of them,
+// and the difference between total and used rows shows how many rows were filtered out or withheld together. Call budgets and
+// row filters bound that; they do not prevent it.
 package query
 
 import (
