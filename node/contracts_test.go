@@ -321,7 +321,7 @@ func TestCedar_NarrowsOffers(t *testing.T) {
 	x, err := vendor.Explain(t.Context(), httpapi.QueryRequest{
 		ContractID: n.ContractID, Aggregates: []contract.Aggregate{{Op: "count"}}, GroupBy: []string{"order_date"}, Filters: []contract.Condition{}, OrderBy: []contract.Order{},
 	})
-	if err != nil || x.Allowed || len(x.Steps) != 2 || x.Steps[0].Rule != "SCOPE_DENIED" || x.Steps[1].Rule != "cedar:no-dates" {
+	if err != nil || x.Allowed || len(x.Steps) != 3 || x.Steps[0].Rule != "SCOPE_DENIED" || x.Steps[1].Rule != "cedar:no-dates" || !x.Steps[2].Allowed {
 		t.Errorf("%+v %v", x, err)
 	}
 	x, err = buyer.Explain(t.Context(), httpapi.QueryRequest{
