@@ -12,6 +12,7 @@ import (
 	"github.com/treaty-node/treaty/cmd/internal/terminal"
 	"github.com/treaty-node/treaty/cmd/treaty-dataplane/internal/duck"
 	"github.com/treaty-node/treaty/node/dataplane/server"
+	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/harden"
 )
 
@@ -34,5 +35,5 @@ func (c *cli) serveCmd() *cobra.Command {
 }
 
 func open(ctx context.Context, l server.Limits, log *slog.Logger) (server.Engine, error) {
-	return duck.Open(ctx, duck.Limits{MemoryMB: l.MemoryMB, Threads: l.Threads, Time: l.QueryTime, Concurrent: l.Concurrent}, log)
+	return duck.Open(ctx, duck.Limits{Limits: source.Limits{Time: l.QueryTime, Concurrent: l.Concurrent}, MemoryMB: l.MemoryMB, Threads: l.Threads}, log)
 }

@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"database/sql"
 	"sync"
 )
 
@@ -75,4 +76,13 @@ func (l Limits) Within(ctx context.Context, query func(context.Context) (Rows, e
 		return nil, context.Cause(limited)
 	}
 	return rows, err
+}
+
+// Scan reads the row that rows stands at, of n columns, as the driver gives its cells.
+func Scan(rows *sql.Rows, n int) ([]any, error) {
+	cells, into := make([]any, n), make([]any, n)
+	for i := range cells {
+		into[i] = &cells[i]
+	}
+	return cells, rows.Scan(into...)
 }

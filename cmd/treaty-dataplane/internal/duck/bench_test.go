@@ -15,6 +15,7 @@ import (
 
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/dataplane/query"
+	"github.com/treaty-node/treaty/node/dataplane/source"
 	"github.com/treaty-node/treaty/node/dataset"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkParquet(b *testing.B) {
 	d := dataset.Dataset{Path: "orders.parquet", Source: &dataset.Source{Kind: dataset.ParquetFiles}, Columns: columns(map[string]string{
 		"region": "text", "who": "text", "value": "decimal(10,2)", "day": "date", "n": "integer",
 	})}
-	e, err := Open(b.Context(), Limits{Time: time.Minute}, nil)
+	e, err := Open(b.Context(), Limits{Limits: source.Limits{Time: time.Minute}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

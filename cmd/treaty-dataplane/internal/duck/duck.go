@@ -10,8 +10,8 @@
 //     attach databases, load extensions or change a setting.
 //   - A Parquet file that changes after it was loaded is a fault of every query that reads it.
 //   - Every query has a time limit, and all of them together a memory and a thread limit; there is no spilling to disk.
-//     An answer is at most a 32nd of the memory limit of cells, in Go beside the engine, and is read row by row: beyond it, or its rows, the engine is stopped.
-//     A query ends when its caller's context does, and the engine stays usable.
+//     An answer is at most a 32nd of the memory limit of cells, in Go beside the engine, and is read row by row: beyond it, or
+//     its rows, the engine is stopped. A query ends when its caller's context does, and the engine stays usable.
 //   - Nothing that the engine says about a failure leaves this package, not even into the log: its messages quote rows, paths
 //     and SQL. The log gets the kind of error only.
 package duck
@@ -46,10 +46,9 @@ var (
 
 // Limits bound the engine. Zero fields take the defaults.
 type Limits struct {
-	MemoryMB   int           // of the engine; default 1024
-	Threads    int           // default 2
-	Time       time.Duration // of one query; default 30 s
-	Concurrent int           // queries at a time, others wait; default 4
+	source.Limits     // MaxBytes: a 32nd of the memory
+	MemoryMB      int // of the engine; default 1024
+	Threads       int // default 2
 }
 
 func (l Limits) withDefaults() Limits {
@@ -59,12 +58,8 @@ func (l Limits) withDefaults() Limits {
 	if l.Threads <= 0 {
 		l.Threads = 2
 	}
-	if l.Time <= 0 {
-		l.Time = 30 * time.Second
-	}
-	if l.Concurrent <= 0 {
-		l.Concurrent = 4
-	}
+	l.Limits = l.WithDefaults()
+	l.MaxBytes = int64(l.MemoryMB) << 20 / 32
 	return l
 }
 
@@ -318,25 +313,22 @@ func (e *Engine) Query(ctx context.Context, s source.Statement) (source.Rows, er
 	case !known:
 		return nil, source.ErrNoDataset
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, e.limits.Time, source.ErrTime)
-	defer cancel()
-	select {
-	case e.slots <- struct{}{}:
-		defer func() { <-e.slots }()
-	case <-limited.Done():
-		return nil, context.Cause(limited)
-	}
-	if !source.Unchanged(files) {
-		return nil, e.failed("open", errFilesChanged)
-	}
-	rows, err := e.run(limited, s)
-	if err != nil && limited.Err() != nil {
-		return nil, context.Cause(limited)
-	}
-	if err == nil && !source.Unchanged(files) { // half of the rows may be those of another file
-		return nil, e.failed("read", errFilesChanged)
-	}
-	return rows, err
+	return e.limits.Within(ctx, func(ctx context.Context) (source.Rows, error) {
+		select {
+		case e.slots <- struct{}{}:
+			defer func() { <-e.slots }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if !source.Unchanged(files) {
+			return nil, e.failed("open", errFilesChanged)
+		}
+		rows, err := e.run(ctx, s)
+		if err == nil && !source.Unchanged(files) { // half of the rows may be those of another file
+			return nil, e.failed("read", errFilesChanged)
+		}
+		return rows, err
+	})
 }
 
 func (e *Engine) run(ctx context.Context, s source.Statement) (_ source.Rows, err error) {
@@ -366,14 +358,10 @@ func (e *Engine) run(ctx context.Context, s source.Statement) (_ source.Rows, er
 	if err != nil {
 		return nil, e.failed("columns", err)
 	}
-	answer := source.Limits{MaxBytes: int64(e.limits.MemoryMB) << 20 / 32}.Collect(s)
+	answer := e.limits.Collect(s)
 	for rows.Next() {
-		cells := make([]any, len(names))
-		into := make([]any, len(names))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		if err := rows.Scan(into...); err != nil {
+		cells, err := source.Scan(rows, len(names))
+		if err != nil {
 			return nil, e.failed("scan", err)
 		}
 		for i, c := range cells {
@@ -404,12 +392,6 @@ func cell(c any) (any, error) {
 	return nil, errCell
 }
 
-// memory and range are the engine's kinds of error that have a sentinel of their own.
-var (
-	memoryKinds = []duckdb.ErrorType{duckdb.ErrorTypeOutOfMemory}
-	rangeKinds  = []duckdb.ErrorType{duckdb.ErrorTypeOutOfRange, duckdb.ErrorTypeConversion}
-)
-
 // failed keeps an engine's error here: the log learns the step and the kind, the caller one of source's errors.
 func (e *Engine) failed(step string, err error) error {
 	if err == nil {
@@ -420,12 +402,12 @@ func (e *Engine) failed(step string, err error) error {
 	out := source.ErrEngine
 	if errors.As(err, &de) {
 		kind = int(de.Type)
-		switch {
-		case slices.Contains(memoryKinds, de.Type):
+		switch de.Type {
+		case duckdb.ErrorTypeOutOfMemory:
 			out = source.ErrMemory
-		case slices.Contains(rangeKinds, de.Type):
+		case duckdb.ErrorTypeOutOfRange, duckdb.ErrorTypeConversion:
 			out = source.ErrRange
-		case de.Type == duckdb.ErrorTypeInterrupt:
+		case duckdb.ErrorTypeInterrupt:
 			return out // the caller went away or the time is up
 		}
 	}

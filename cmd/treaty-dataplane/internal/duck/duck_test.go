@@ -540,7 +540,7 @@ func TestEngineErrorsQuoteNothing(t *testing.T) {
 const slow = "SELECT count(*) FROM range(100000000000) a WHERE a.range % 7 = 3"
 
 func TestCancellationAndLimits(t *testing.T) {
-	e := loaded(t, Limits{Time: 200 * time.Millisecond, MemoryMB: 64}, peopleCSV, people)
+	e := loaded(t, Limits{Limits: source.Limits{Time: 200 * time.Millisecond}, MemoryMB: 64}, peopleCSV, people)
 	if _, err := e.Query(t.Context(), source.Statement{Dataset: "d", SQL: slow, MaxRows: 1}); !errors.Is(err, source.ErrTime) {
 		t.Errorf("time limit: %v", err)
 	}

@@ -232,11 +232,8 @@ func (s *Source) run(ctx context.Context, db *sql.DB, st source.Statement) (sour
 	}
 	answer := s.limits.Collect(st)
 	for rows.Next() {
-		cells, into := make([]any, len(names)), make([]any, len(names))
-		for i := range cells {
-			into[i] = &cells[i]
-		}
-		if err := rows.Scan(into...); err != nil {
+		cells, err := source.Scan(rows, len(names))
+		if err != nil {
 			return nil, s.failed("scan", err)
 		}
 		for i, c := range cells {
