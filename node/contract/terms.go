@@ -78,8 +78,7 @@ func (r Rate) within(o Rate) bool {
 	case r.IsZero():
 		return false
 	}
-	return r.Seconds >= o.Seconds && r.Seconds%o.Seconds == 0 && r.Calls <= o.Calls || r == o ||
-		r.Seconds == o.Seconds && r.Calls <= o.Calls
+	return o.Seconds > 0 && r.Seconds >= o.Seconds && r.Seconds%o.Seconds == 0 && r.Calls <= o.Calls
 }
 
 // The uses of a column (version 3).
