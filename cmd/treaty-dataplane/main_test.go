@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,8 +28,8 @@ import (
 	"github.com/treaty-node/treaty/node/datatools"
 )
 
-// started serves w's folder until the test ends, and returns when it is healthy.
-func (w *world) start(t *testing.T) {
+// start serves w's folder until the test ends or stop is called, and returns when it is healthy.
+func (w *world) start(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	type result struct {
@@ -40,19 +41,20 @@ func (w *world) start(t *testing.T) {
 		code, _, stderr := command(ctx, "serve", "--dir", w.dir)
 		done <- result{code, stderr}
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if r := <-done; r.code != 0 {
 			t.Errorf("serve ended with %d: %s", r.code, r.stderr)
 		}
 	})
+	t.Cleanup(stop)
 	client := w.client(t, company{})
 	for range 200 {
 		res, err := client.Get("https://data.vendorcorp.test/healthz")
 		if err == nil {
 			res.Body.Close()
 			if res.StatusCode == http.StatusOK {
-				return
+				return stop
 			}
 		}
 		select {
@@ -63,6 +65,7 @@ func (w *world) start(t *testing.T) {
 		}
 	}
 	t.Fatal("not healthy in time")
+	return stop
 }
 
 func (w *world) session(t *testing.T, c company) *mcp.ClientSession {

@@ -168,25 +168,13 @@ func newWorld(t *testing.T) *world {
 	if w.plane, err = did.Parse("did:wba:data.vendorcorp.test"); err != nil {
 		t.Fatal(err)
 	}
-	w.agree(t, db)
+	w.contract = w.agree(t, db, "transcript")
 	return w
 }
 
-// agree puts the demonstration's contract into the store.
-func (w *world) agree(t *testing.T, db *sqlite.DB) {
+// agree puts a contract into the store: the demonstration's, but for what is changed.
+func (w *world) agree(t *testing.T, db *sqlite.DB, transcript string, change ...func(*contract.Offer)) *contract.Contract {
 	t.Helper()
-	sets, err := dataset.ParseConfig([]byte(sample.Config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := sets.Schema("orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := schema.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := time.Now()
 	offer := &contract.Offer{
 		Type: contract.OfferType,
@@ -196,18 +184,36 @@ func (w *world) agree(t *testing.T, db *sqlite.DB) {
 		},
 		ValidFrom: contract.FormatTime(now.Add(-time.Minute)), ValidUntil: contract.FormatTime(now.Add(time.Hour)),
 		AcceptBy: contract.FormatTime(now.Add(15 * time.Minute)), ExpiresAt: contract.FormatTime(now.Add(10 * time.Minute)),
-		DataPlane: contract.DataPlane{DID: w.plane.String(), URL: mcpURL}, SchemaDigest: digest, Removed: []contract.Removal{},
+		DataPlane: contract.DataPlane{DID: w.plane.String(), URL: mcpURL}, Removed: []contract.Removal{},
 	}
-	w.contract, err = contract.Build(offer, contract.Parties{Buyer: w.buyer.id(), Vendor: w.vendor.id()}, canon.Sum([]byte("agreement")), canon.Sum([]byte("transcript")))
+	for _, f := range change {
+		f(offer)
+	}
+	config, err := os.ReadFile(filepath.Join(w.dir, "datasets.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, err := dataset.ParseConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema, err := sets.Schema(offer.Dataset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if offer.SchemaDigest, err = schema.Digest(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := contract.Build(offer, contract.Parties{Buyer: w.buyer.id(), Vendor: w.vendor.id()}, canon.Sum([]byte("agreement")), canon.Sum([]byte(transcript)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []did.Signer{w.buyer.signer, w.vendor.signer} {
-		if _, err := w.contract.Prove(t.Context(), s, now); err != nil {
+		if _, err := c.Prove(t.Context(), s, now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a, err := contract.Activate(t.Context(), w.contract, now, canon.Sum([]byte("head")), w.vendor.signer)
+	a, err := contract.Activate(t.Context(), c, now, canon.Sum([]byte("head")), w.vendor.signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,20 +221,21 @@ func (w *world) agree(t *testing.T, db *sqlite.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := w.contract.Marshal()
+	raw, err := c.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cd, err := w.contract.Digest()
+	cd, err := c.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = db.Update(t.Context(), func(tx store.Tx) error {
-		return tx.PutContract(store.ContractRecord{ID: w.contract.ID, Digest: cd, Role: "vendor", Bytes: raw, Activation: activation, State: store.InForce, ContextID: "ctx-1", Peer: w.buyer.id(), Created: now})
+		return tx.PutContract(store.ContractRecord{ID: c.ID, Digest: cd, Role: "vendor", Bytes: raw, Activation: activation, State: store.InForce, ContextID: "ctx-1", Peer: w.buyer.id(), Created: now})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
 }
 
 // publish serves a company's document on its domain and returns the address behind it.

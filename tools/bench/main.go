@@ -122,7 +122,7 @@ func run(count int, benchtime, out string) error {
 		if r.goal > 0 {
 			goal = fmt.Sprintf("%.2f", r.goal)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%.2f\t%s\t\n", res.Name, micro(res.NsOp), micro(res.FloorNsOp), res.Ratio, goal)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%.2f\t%s\t%s\n", res.Name, micro(res.NsOp), micro(res.FloorNsOp), res.Ratio, goal, s.rest)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
