@@ -170,6 +170,12 @@ func TestPostgres(t *testing.T) {
 		}
 	})
 	t.Run("time and callers that go", func(t *testing.T) {
+		// The server itself knows the time limit, and that nothing is to be written.
+		const settings = "SELECT concat_ws(' ', current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('transaction_read_only'), current_setting('search_path')) AS c0"
+		set, err := s.Query(t.Context(), source.Statement{Dataset: "empty", SQL: settings, Types: []dataset.Type{{Kind: dataset.Text}}, MaxRows: 1})
+		if err != nil || set[0][0] != "5s 5s on pg_catalog" {
+			t.Errorf("%v, %v", set, err)
+		}
 		slow := source.Statement{Dataset: "empty", SQL: "SELECT count(*) FROM generate_series(1, 1000000000)", MaxRows: 1}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
