@@ -80,8 +80,9 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 // consider reads the facts and decides by them.
 func (c *call) consider(ctx context.Context) (d contract.Decision, err error) {
 	s := c.s
+	floor := s.seen.floor()
 	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		c.facts, err = s.readFacts(tx, c.req.ContractID, c.caller.DID)
+		c.facts, err = s.readFacts(tx, c.req.ContractID, c.caller.DID, floor)
 		return err
 	})
 	if err != nil {
@@ -233,8 +234,9 @@ func (c *call) reserve(ctx context.Context) error {
 	id, granted, now := c.req.ContractID, c.v.contract, c.s.opts.Now()
 	budget, draw := c.s.opts.Ceiling.budget(granted.CallBudget), c.draw(now)
 	var d contract.Decision
+	floor := c.s.seen.floor()
 	err := c.s.opts.Store.UpdateRelaxed(ctx, func(tx store.Tx) (err error) {
-		if c.facts, err = c.s.readFacts(tx, id, c.caller.DID); err != nil {
+		if c.facts, err = c.s.readFacts(tx, id, c.caller.DID, floor); err != nil {
 			return err
 		}
 		if !c.facts.found || !c.facts.callerLost.IsZero() || !c.s.verdictKey(c.facts, c.caller, nil).Equal(c.basis) {

@@ -20,8 +20,9 @@ import (
 // dataset and nothing is counted or recorded.
 func (s *Service) Describe(ctx context.Context, caller httpsig.Caller, id string) (*datatools.ContractInfo, error) {
 	var f facts
+	floor := s.seen.floor()
 	err := s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		f, err = s.readFacts(tx, id, caller.DID)
+		f, err = s.readFacts(tx, id, caller.DID, floor)
 		return err
 	})
 	if err != nil {
@@ -98,6 +99,7 @@ func (s *Service) columns(id string, names []string) []datatools.Column {
 // inForce are the contracts in force in which the caller buys.
 func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*contract.Contract, err error) {
 	var found []facts
+	floor := s.seen.floor()
 	err = s.opts.Store.View(ctx, func(tx store.Tx) error {
 		names, err := tx.Lineage(caller.DID.String()) // under which of them the records are; whether it is theirs is judged
 		if err != nil {
@@ -109,7 +111,7 @@ func (s *Service) inForce(ctx context.Context, caller httpsig.Caller) (mine []*c
 				return err
 			}
 			for _, rec := range records {
-				f, err := s.readFacts(tx, rec.ID, caller.DID)
+				f, err := s.readFacts(tx, rec.ID, caller.DID, floor)
 				if err != nil {
 					return err
 				}

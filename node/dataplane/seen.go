@@ -34,6 +34,8 @@ type seen struct {
 	mu      sync.Mutex
 	epoch   uint64
 	revoked map[string]struct{}
+	most    int                      // of revoked
+	unkept  []string                 // of revoked: remember failed
 	used    *lru.Cache[string, used] // of contracts that were verified
 }
 
@@ -46,23 +48,30 @@ type used struct {
 
 func newSeen(revoked []string, remember func(string) error, failed func(error)) (*seen, error) {
 	c, err := lru.New[string, used](maxVerdicts)
-	s := &seen{remember: remember, failed: failed, revoked: make(map[string]struct{}, len(revoked)), used: c}
+	s := &seen{remember: remember, failed: failed, revoked: make(map[string]struct{}, len(revoked)), most: maxRevoked, used: c}
 	for _, id := range revoked {
 		s.revoked[id] = struct{}{}
 	}
 	return s, err
 }
 
-// hold makes the facts at least what was seen.
-func (s *seen) hold(f *facts) error {
+// floor is the epoch that a transaction that begins now cannot be behind. One that has begun may be: others see a revocation first.
+func (s *seen) floor() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch
+}
+
+// hold makes the facts at least what was seen. floor is from before their transaction began.
+func (s *seen) hold(f *facts, floor uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !f.found:
 		return nil
-	case f.Epoch < s.epoch:
+	case f.Epoch < floor:
 		return errBackwards
-	case len(s.revoked) >= maxRevoked:
+	case len(s.revoked) >= s.most:
 		return errFull
 	}
 	if _, ok := s.revoked[f.Contract.ID]; ok {
@@ -83,28 +92,56 @@ func (s *seen) standing(f *facts) {
 	if !f.found {
 		return
 	}
-	s.mu.Lock()
-	s.epoch = max(s.epoch, f.Epoch)
-	s.mu.Unlock()
+	s.reached(f.Epoch)
 	if f.Revoked || f.Contract.State == store.Revoked {
 		s.revoke(f.Contract.ID)
 	}
 }
 
-// revoke remembers that a contract is revoked.
+// reached remembers an epoch that is committed.
+func (s *seen) reached(epoch uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch = max(s.epoch, epoch)
+}
+
+// revoke remembers that a contract is revoked. One too many is not kept either, or each look at it would write it again.
 func (s *seen) revoke(id string) {
 	s.mu.Lock()
 	_, known := s.revoked[id]
-	if !known && len(s.revoked) < maxRevoked {
+	added := !known && len(s.revoked) < s.most
+	if added {
 		s.revoked[id] = struct{}{}
 	}
 	s.mu.Unlock()
-	if known || s.remember == nil {
+	if added {
+		s.keep([]string{id})
+	}
+}
+
+// keep writes ids to where they outlive the process. Those from the first on that cannot be written are for again.
+func (s *seen) keep(ids []string) {
+	if s.remember == nil {
 		return
 	}
-	if err := s.remember(id); err != nil {
-		s.failed(err)
+	for i, id := range ids {
+		if err := s.remember(id); err != nil {
+			s.mu.Lock()
+			s.unkept = append(s.unkept, ids[i:]...)
+			s.mu.Unlock()
+			s.failed(err)
+			return
+		}
 	}
+}
+
+// again keeps what could not be kept before.
+func (s *seen) again() {
+	s.mu.Lock()
+	ids := s.unkept
+	s.unkept = nil
+	s.mu.Unlock()
+	s.keep(ids)
 }
 
 func (s *seen) isRevoked(id string) bool {
@@ -156,6 +193,7 @@ func (s *Service) Watch(ctx context.Context, every time.Duration) {
 		} else if ctx.Err() == nil {
 			s.opts.Log.Error("looking for revocations", "error", err)
 		}
+		s.seen.again()
 		select {
 		case <-ctx.Done():
 			return
@@ -164,21 +202,24 @@ func (s *Service) Watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// notice remembers the revoked contracts on record when there are more than at the epoch known.
+// notice remembers the revocations on record after the epoch known, and returns that of the last one.
 func (s *Service) notice(ctx context.Context, known uint64) (epoch uint64, err error) {
-	var revoked []store.ContractRecord
-	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
-		if epoch, err = tx.RevocationEpoch(); err != nil || epoch <= known {
+	for {
+		var ids []string
+		err := s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
+			ids, epoch, err = tx.RevokedAfter(known)
 			return err
+		})
+		if err != nil {
+			return known, fmt.Errorf("reading revocations: %w", err)
 		}
-		revoked, err = tx.ListContracts(store.ContractFilter{Role: "vendor", State: store.Revoked})
-		return err
-	})
-	if err != nil {
-		return known, fmt.Errorf("reading revocations: %w", err)
+		if len(ids) == 0 {
+			return known, nil
+		}
+		for _, id := range ids {
+			s.seen.revoke(id)
+		}
+		s.seen.reached(epoch)
+		known = epoch
 	}
-	for _, rec := range revoked {
-		s.seen.revoke(rec.ID)
-	}
-	return max(epoch, known), nil
 }

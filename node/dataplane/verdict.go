@@ -43,7 +43,8 @@ func lost(tx reader, id string) (time.Time, error) {
 	return step.CompromisedSince, err
 }
 
-func (s *Service) readFacts(tx reader, id string, caller did.DID) (f facts, err error) {
+// readFacts reads them in a transaction that began after floor was read, see [seen.floor].
+func (s *Service) readFacts(tx reader, id string, caller did.DID, floor uint64) (f facts, err error) {
 	f.Standing, err = tx.GetStanding(id)
 	if errors.Is(err, store.ErrNotFound) {
 		return f, nil
@@ -52,7 +53,7 @@ func (s *Service) readFacts(tx reader, id string, caller did.DID) (f facts, err 
 		return f, err
 	}
 	f.found = true
-	if err := s.seen.hold(&f); err != nil {
+	if err := s.seen.hold(&f, floor); err != nil {
 		return f, err
 	}
 	if !f.Compromises {
@@ -272,8 +273,19 @@ func (s *Service) usage(f facts, v *verdict, caller string) contract.Usage {
 	if v.contract != nil && f.Drawn.Window >= v.contract.Rate.Window(s.opts.Now()).Unix() {
 		u.WindowCalls = f.Drawn.WindowCalls
 	}
-	if v.contract != nil && f.Calls >= s.opts.Ceiling.budget(v.contract.CallBudget) {
-		u.Calls = max(u.Calls, v.contract.CallBudget) // used up by the ceiling's count
+	if v.contract == nil {
+		return u
+	}
+	// Where the ceiling is lower, the difference is used up from the beginning.
+	if f.Calls >= s.opts.Ceiling.budget(v.contract.CallBudget) {
+		u.Calls = max(u.Calls, v.contract.CallBudget)
+	}
+	if rows := v.contract.Rows.RowBudget; s.opts.Ceiling.AllowRows { // else they are refused anyway
+		u.Rows += rows - s.opts.Ceiling.rows(rows)
+	}
+	if n := v.contract.Noise; n != nil {
+		total, _ := contract.MicroEpsilon(n.EpsilonTotal)
+		u.MicroEpsilon += total - s.opts.Ceiling.epsilon(n.EpsilonTotal)
 	}
 	return u
 }

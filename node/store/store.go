@@ -20,7 +20,7 @@
 //
 //	Conversations  GetConversation FindConversation PutConversation ListConversations
 //	Envelopes      PutEnvelope GetEnvelope ReplyOf LastEnvelope ListEnvelopes
-//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch GetStanding
+//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch RevokedAfter GetStanding
 //	Budgets        Reserve GetUsage
 //	Receipts       PutReceipt GetReceipt ListReceipts ReceiptsOf ListResults
 //	Answers        PutAnswer GetAnswer ListAnswers DueAnswers DeleteAnswer
@@ -214,6 +214,9 @@ type Contracts interface {
 	Revoked(contractID string) (bool, error)
 	// RevocationEpoch grows with every revocation, of any contract.
 	RevocationEpoch() (uint64, error)
+	// RevokedAfter returns the next MaxList contracts that were revoked after an epoch, in that order, and the epoch of the last of
+	// them.
+	RevokedAfter(epoch uint64) (contractIDs []string, last uint64, err error)
 	// GetStanding is what a call under a contract is judged by, in one read. ErrNotFound without a contract record.
 	GetStanding(contractID string) (Standing, error)
 }

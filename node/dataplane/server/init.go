@@ -29,7 +29,7 @@ type InitOptions struct {
 const vendorFile = "vendor-did.json"
 
 // Init makes a data plane's folder: an age identity, a receipt key sealed to it, its own copy of the vendor's DID document, a
-// certificate where a development CA is to issue one, and the configuration f with all of them named in it. It never replaces
+// certificate where a development CA is to issue one, an empty list of revoked contracts, and the configuration f with all of them named in it. It never replaces
 // anything. Paths in f are written as given: relative ones are relative to dir. It returns the data plane's DID.
 func Init(dir string, f File, o InitOptions, now time.Time) (did.DID, error) {
 	u, err := url.Parse(f.URL)
@@ -74,6 +74,14 @@ func Init(dir string, f File, o InitOptions, now time.Time) (did.DID, error) {
 	f.Key, f.Identity = filepath.Join("keys", key.FileName()), identityFile
 	data, err := yaml.Marshal(f)
 	if err != nil {
+		return did.DID{}, err
+	}
+	// Later the folder may be read-only but for this file.
+	revoked, err := openRevocations(filepath.Join(dir, revokedFile))
+	if err != nil {
+		return did.DID{}, err
+	}
+	if err := revoked.Close(); err != nil {
 		return did.DID{}, err
 	}
 	return id, os.WriteFile(file, data, 0o600)

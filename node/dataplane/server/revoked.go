@@ -19,16 +19,17 @@ const revokedFile = "revoked"
 
 // revocations is the open file.
 type revocations struct {
-	mu  sync.Mutex
-	f   *os.File
-	ids []string // that stood in it
+	mu   sync.Mutex
+	f    *os.File
+	ids  []string // that stood in it
+	torn bool     // the last line may not be whole
 }
 
 // openRevocations reads the file, and makes it where there is none yet.
 func openRevocations(path string) (*revocations, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // in the operator's own folder
 	if err != nil {
-		return nil, configError("%w: the data plane writes there which contracts it has found revoked", err)
+		return nil, configError("%w: the data plane writes there which contracts it has found revoked; make an empty file that it can write", err)
 	}
 	r := &revocations{f: f}
 	if err := r.read(); err != nil {
@@ -44,15 +45,16 @@ func (r *revocations) read() error {
 	}
 	for line := range strings.Lines(string(data)) {
 		id := strings.TrimSuffix(line, "\n")
+		if id == "" { // two processes have ended one torn line
+			continue
+		}
 		if !writable(id) {
 			return fmt.Errorf("%s is no contract id", contract.Echo(id))
 		}
 		r.ids = append(r.ids, id)
 	}
-	if len(data) > 0 && data[len(data)-1] != '\n' { // a power cut; the next must begin a line
-		_, err = r.f.WriteString("\n")
-	}
-	return err
+	r.torn = len(data) > 0 && data[len(data)-1] != '\n' // a power cut, or a full disk
+	return nil
 }
 
 func writable(id string) bool {
@@ -66,9 +68,15 @@ func (r *revocations) remember(id string) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := r.f.WriteString(id + "\n"); err != nil {
+	line := id + "\n"
+	if r.torn {
+		line = "\n" + line
+	}
+	r.torn = true
+	if _, err := r.f.WriteString(line); err != nil {
 		return err
 	}
+	r.torn = false
 	return r.f.Sync()
 }
 

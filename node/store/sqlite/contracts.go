@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/treaty-node/treaty/did/canon"
@@ -85,6 +86,12 @@ func (t *tx) RevocationEpoch() (uint64, error) {
 	// Revocations are never deleted, so the highest row number grows with each.
 	n, err := one(t, integer, "SELECT coalesce(max(rowid), 0) FROM revocations")
 	return uint64(n), err //nolint:gosec // row numbers start at 1
+}
+
+func (t *tx) RevokedAfter(epoch uint64) (ids []string, last uint64, err error) {
+	ids, err = all(t, func(r row) (id string, err error) { err = r.Scan(&id, &last); return id, err },
+		"SELECT contract_id, rowid FROM revocations WHERE rowid > ? ORDER BY rowid LIMIT ?", int64(min(epoch, math.MaxInt64)), store.MaxList) //nolint:gosec // bounded
+	return ids, last, err
 }
 
 func (t *tx) GetStanding(contractID string) (store.Standing, error) {

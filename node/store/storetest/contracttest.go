@@ -135,6 +135,13 @@ func revocations(t *testing.T, s store.Store) {
 	if epoch() <= first {
 		t.Error("the epoch did not grow")
 	}
+	for after, want := range map[uint64][]string{0: {"ctr_1", "ctr_2"}, first: {"ctr_2"}, epoch(): {}} {
+		last := uint64(0)
+		equal(t, read(t, s, func(tx store.Tx) (ids []string, err error) { ids, last, err = tx.RevokedAfter(after); return ids, err }), want)
+		if len(want) > 0 && last != epoch() {
+			t.Errorf("the last after %d is %d", after, last)
+		}
+	}
 }
 
 func reserve(t *testing.T, s store.Store) {
