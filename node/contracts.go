@@ -76,7 +76,11 @@ func (p pinned) Resolve(ctx context.Context, id did.DID) (*did.Document, error) 
 func lifecycleError(err error) error {
 	var r *lifecycle.Refusal
 	if errors.As(err, &r) {
-		return &httpapi.Error{Kind: httpapi.KindRefused, Code: r.Code, Message: r.Text, Hint: "treaty contracts list shows the states"}
+		hint := "treaty contracts list shows the states"
+		if r.Code == lifecycle.CodeNothingHeld {
+			hint = "treaty contracts deletions shows what was given and what is held"
+		}
+		return &httpapi.Error{Kind: httpapi.KindRefused, Code: r.Code, Message: r.Text, Hint: hint}
 	}
 	return err
 }

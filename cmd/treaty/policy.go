@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/treaty-node/treaty/node/cedar"
 	"github.com/treaty-node/treaty/node/contract"
@@ -143,8 +144,7 @@ func (c *cli) datasetsFor(path string) (dataset.Config, error) {
 }
 
 func (c *cli) policyExplainCmd() *cobra.Command {
-	var req httpapi.QueryRequest
-	var aggs, filters, order []string
+	var q queryFlags
 	var file, plane string
 	cmd := &cobra.Command{
 		Use: "explain --contract ID (--query FILE | --aggregate OP(COLUMN) …)", Short: "Say why a query is allowed or not, with the rule that decides",
@@ -153,39 +153,33 @@ func (c *cli) policyExplainCmd() *cobra.Command {
 			"policies. Nothing is sent and no call is counted. Exit code 3 when it is not allowed.",
 		Example: "  treaty policy explain --contract ctr_x1Yz --aggregate 'max(order_value)' --data-plane /var/lib/treaty-dataplane", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := queryOf(&req, file, aggs, filters, order); err != nil {
+			ask := q.request
+			if file != "" {
+				ask = func() (httpapi.QueryRequest, error) { return queryFile(file, q.req.ContractID) }
+			}
+			req, err := ask()
+			if err != nil {
 				return err
 			}
 			return c.explain(cmd, req, plane)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.ContractID, "contract", "", "contract id")
-	f.StringVar(&file, "query", "", "file with the query as JSON (aggregates, groupBy, filters, orderBy, groupByDate, where, having, select), - for standard input")
-	f.StringArrayVar(&aggs, "aggregate", nil, "as of treaty query; repeatable")
-	f.StringSliceVar(&req.GroupBy, "group-by", []string{}, "columns to group by")
-	f.StringArrayVar(&filters, "filter", nil, "condition on rows, as of treaty query; repeatable")
-	f.StringSliceVar(&req.Select, "select", nil, "columns of rows to read, instead of aggregates")
-	f.StringArrayVar(&order, "order-by", nil, "a group column or aggregate; repeatable")
-	f.StringVar(&req.Purpose, "purpose", "", "purpose (default: the contract's)")
-	f.StringVar(&req.Dataset, "dataset", "", "dataset (default: the contract's)")
+	q.add(f)
+	f.StringVar(&file, "query", "", "file with the query as JSON (aggregates, groupBy, filters, orderBy, groupByDate, where, having, select) instead of flags, - for standard input")
 	f.StringVar(&plane, "data-plane", "", "folder of the data plane whose ceiling is asked as well")
 	_ = cmd.MarkFlagRequired("contract")
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "contract" && flag.Name != "query" && flag.Name != "data-plane" {
+			cmd.MarkFlagsMutuallyExclusive("query", flag.Name) // a file says all of it
+		}
+	})
+	cmd.MarkFlagsOneRequired("query", "aggregate", "select")
 	return cmd
 }
 
-// queryOf fills a query from a file or from flags.
-func queryOf(req *httpapi.QueryRequest, file string, aggs, filters, order []string) (err error) {
-	if file == "" {
-		if req.Aggregates, err = parseAll(aggs, parseAggregate); err != nil {
-			return err
-		}
-		if req.Filters, err = parseAll(filters, parseCondition); err != nil {
-			return err
-		}
-		req.OrderBy, err = parseAll(order, parseOrder)
-		return err
-	}
+// queryFile reads a query under a contract from a file.
+func queryFile(file, contractID string) (req httpapi.QueryRequest, err error) {
 	var data []byte
 	if file == "-" {
 		data, err = io.ReadAll(io.LimitReader(os.Stdin, maxVerify))
@@ -193,17 +187,16 @@ func queryOf(req *httpapi.QueryRequest, file string, aggs, filters, order []stri
 		data, err = readBounded(file)
 	}
 	if err != nil {
-		return usage("--query: %v", err)
+		return req, usage("--query: %v", err)
 	}
-	id := req.ContractID
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(req); err != nil {
-		return usage("--query: %v", err)
+	if err := dec.Decode(&req); err != nil {
+		return req, usage("--query: %v", err)
 	}
-	req.ContractID = id
+	req.ContractID = contractID
 	req.Aggregates, req.GroupBy, req.Filters, req.OrderBy = orEmpty(req.Aggregates), orEmpty(req.GroupBy), orEmpty(req.Filters), orEmpty(req.OrderBy)
-	return nil
+	return req, nil
 }
 
 func (c *cli) explain(cmd *cobra.Command, req httpapi.QueryRequest, plane string) error {

@@ -9,15 +9,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/httpapi"
 )
 
 func (c *cli) queryCmd() *cobra.Command {
-	var req httpapi.QueryRequest
-	var aggs, filters, order, dates, having []string
-	var where, cancel string
+	var q queryFlags
+	var cancel string
 	var running bool
 	cmd := &cobra.Command{
 		Use:   "query --contract ID --aggregate OP(COLUMN) … | --running | --cancel CALL",
@@ -37,28 +37,8 @@ func (c *cli) queryCmd() *cobra.Command {
 			case cancel != "":
 				return c.cancelCall(cmd.Context(), cancel)
 			}
-			var err error
-			if req.Aggregates, err = parseAll(aggs, parseAggregate); err != nil {
-				return err
-			}
-			if req.Filters, err = parseAll(filters, parseCondition); err != nil {
-				return err
-			}
-			if req.GroupByDate, err = parseAll(dates, parseDateGroup); err != nil {
-				return err
-			}
-			if req.Having, err = parseAll(having, parseCondition); err != nil {
-				return err
-			}
-			if where != "" {
-				if req.Where, err = parseWhere(where); err != nil {
-					return err
-				}
-			}
-			if len(aggs) == 0 && len(req.Select) == 0 {
-				return usage("want --aggregate, or --select for rows")
-			}
-			if req.OrderBy, err = parseAll(order, parseOrder); err != nil {
+			req, err := q.request()
+			if err != nil {
 				return err
 			}
 			var res httpapi.QueryResult
@@ -69,24 +49,62 @@ func (c *cli) queryCmd() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.ContractID, "contract", "", "contract id")
-	f.StringArrayVar(&aggs, "aggregate", nil, "avg, sum, min, max, count, count_distinct, median, stddev or percentile of a column, as 'avg(order_value)', 'avg(order_value) as mean' or 'percentile(order_value, 0.95)'; repeatable")
-	f.StringSliceVar(&req.GroupBy, "group-by", []string{}, "columns to group by")
-	f.StringArrayVar(&filters, "filter", nil, "condition on rows, as 'region = EU', 'order_date between A and B', 'channel in web,store', 'name prefix A', 'x is null'; repeatable, all must hold")
-	f.StringVar(&where, "where", "", "condition with and, or, not and parentheses, as \"region = EU and not (channel in (web, 'shop 1') or x is null)\"")
-	f.StringArrayVar(&dates, "group-by-date", nil, "date or timestamp to group by and its unit, as 'order_date month' (year quarter month week day hour); repeatable")
-	f.StringArrayVar(&having, "having", nil, "condition on an aggregate by its name, as 'count > 10'; repeatable, all must hold")
-	f.StringSliceVar(&req.Select, "select", nil, "columns of rows to read, where the contract grants rows; instead of --aggregate, with --limit")
-	f.IntVar(&req.Offset, "offset", 0, "leave out so many of the answer first; each page is a call of its own")
-	f.StringArrayVar(&order, "order-by", nil, "a group column or aggregate, with ' desc' to reverse; repeatable")
-	f.IntVar(&req.Limit, "limit", 0, "most rows to return (0: the data plane's limit)")
-	f.StringVar(&req.Purpose, "purpose", "", "purpose of this query (default: the contract's purpose of record)")
-	f.StringVar(&req.Dataset, "dataset", "", "dataset (default: the contract's)")
+	q.add(f)
 	f.BoolVar(&running, "running", false, "list the calls under way in this company's data plane")
 	f.StringVar(&cancel, "cancel", "", "end a call of that list")
 	cmd.MarkFlagsOneRequired("contract", "running", "cancel")
 	cmd.MarkFlagsMutuallyExclusive("contract", "running", "cancel")
 	return cmd
+}
+
+// queryFlags are a query as flags say it.
+type queryFlags struct {
+	req                                 httpapi.QueryRequest
+	aggs, filters, order, dates, having []string
+	where                               string
+}
+
+func (q *queryFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&q.req.ContractID, "contract", "", "contract id")
+	f.StringArrayVar(&q.aggs, "aggregate", nil, "avg, sum, min, max, count, count_distinct, median, stddev or percentile of a column, as 'avg(order_value)', 'avg(order_value) as mean' or 'percentile(order_value, 0.95)'; repeatable")
+	f.StringSliceVar(&q.req.GroupBy, "group-by", []string{}, "columns to group by")
+	f.StringArrayVar(&q.filters, "filter", nil, "condition on rows, as 'region = EU', 'order_date between A and B', 'channel in web,store', 'name prefix A', 'x is null'; repeatable, all must hold")
+	f.StringVar(&q.where, "where", "", "condition with and, or, not and parentheses, as \"region = EU and not (channel in (web, 'shop 1') or x is null)\"")
+	f.StringArrayVar(&q.dates, "group-by-date", nil, "date or timestamp to group by and its unit, as 'order_date month' (year quarter month week day hour); repeatable")
+	f.StringArrayVar(&q.having, "having", nil, "condition on an aggregate by its name, as 'count > 10'; repeatable, all must hold")
+	f.StringSliceVar(&q.req.Select, "select", nil, "columns of rows to read, where the contract grants rows; instead of --aggregate, with --limit")
+	f.StringArrayVar(&q.order, "order-by", nil, "a group column or aggregate, with ' desc' to reverse; repeatable")
+	f.IntVar(&q.req.Offset, "offset", 0, "leave out so many of the answer first; each page is a call of its own")
+	f.IntVar(&q.req.Limit, "limit", 0, "most rows to return (0: the data plane's limit)")
+	f.StringVar(&q.req.Purpose, "purpose", "", "purpose of this query (default: the contract's purpose of record)")
+	f.StringVar(&q.req.Dataset, "dataset", "", "dataset (default: the contract's)")
+}
+
+// request is the query that was said.
+func (q *queryFlags) request() (req httpapi.QueryRequest, err error) {
+	req = q.req
+	if len(q.aggs) == 0 && len(req.Select) == 0 {
+		return req, usage("want --aggregate, or --select for rows")
+	}
+	if req.Aggregates, err = parseAll(q.aggs, parseAggregate); err != nil {
+		return req, err
+	}
+	if req.Filters, err = parseAll(q.filters, parseCondition); err != nil {
+		return req, err
+	}
+	if req.GroupByDate, err = parseAll(q.dates, parseDateGroup); err != nil {
+		return req, err
+	}
+	if req.Having, err = parseAll(q.having, parseCondition); err != nil {
+		return req, err
+	}
+	if q.where != "" {
+		if req.Where, err = parseWhere(q.where); err != nil {
+			return req, err
+		}
+	}
+	req.OrderBy, err = parseAll(q.order, parseOrder)
+	return req, err
 }
 
 // parseAll parses every string; the result is never nil, since lists are always sent as lists.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,10 +50,17 @@ func TestScript(t *testing.T) {
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "json": jsonHas, "capture": capture, "mode": mode, "replace": replace, "ready": ready,
-		},
+		Cmds: commands(nil),
 	})
+}
+
+// commands are those that every script has, and more.
+func commands(more map[string]func(*testscript.TestScript, bool, []string)) map[string]func(*testscript.TestScript, bool, []string) {
+	all := map[string]func(*testscript.TestScript, bool, []string){
+		"exits": exits, "json": jsonHas, "capture": capture, "mode": mode, "replace": replace, "ready": ready,
+	}
+	maps.Copy(all, more)
+	return all
 }
 
 func arguments(ts *testscript.TestScript, neg bool, args []string, least int) {
@@ -207,4 +215,77 @@ func TestEveryVerbExplainsItself(t *testing.T) {
 	if verbs < 20 {
 		t.Errorf("%d verbs", verbs)
 	}
+}
+
+// TestVerbsDocumented: docs/cli.md lists every verb, with every flag of it, and none that is not there.
+func TestVerbsDocumented(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs, flags, ok := strings.Cut(string(data), "\n## Flags\n")
+	if !ok {
+		t.Fatal("docs/cli.md has no section Flags")
+	}
+	flags, _, _ = strings.Cut(flags, "\n## ")
+	documented := map[string][]string{} // verb → flags
+	word := regexp.MustCompile(`^[a-z][a-z-]*$`)
+	for _, cell := range firstCells(verbs) { // trust allow\|deny\|forget DID
+		fields := strings.Fields(strings.ReplaceAll(cell, `\|`, "|"))
+		names := strings.Split(fields[min(1, len(fields)-1)], "|")
+		for _, name := range names {
+			switch verb := fields[0] + " " + name; {
+			case len(fields) == 1 || !word.MatchString(name):
+				documented[fields[0]] = nil
+			default:
+				documented[verb] = nil
+			}
+		}
+	}
+	for row := range strings.Lines(flags) {
+		cells := strings.Split(row, "|")
+		if len(cells) < 4 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		verb := strings.Trim(cells[1], " `")
+		if _, ok := documented[verb]; !ok {
+			t.Errorf("docs/cli.md has flags of %q, and not the verb", verb)
+		}
+		for _, m := range regexp.MustCompile("`--([a-z-]+)`").FindAllStringSubmatch(cells[2], -1) {
+			documented[verb] = append(documented[verb], m[1])
+		}
+	}
+	root := (&cli{}).root()
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.HasSubCommands() {
+			return
+		}
+		verb := strings.TrimPrefix(cmd.CommandPath(), "treaty ")
+		listed, ok := documented[verb]
+		if !ok {
+			t.Errorf("docs/cli.md does not list %s", verb)
+		}
+		delete(documented, verb)
+		var flags []string
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+		if slices.Sort(listed); !slices.Equal(listed, flags) {
+			t.Errorf("docs/cli.md: %s has the flags %v, not %v", verb, flags, listed)
+		}
+	}
+	walk(root)
+	for verb := range documented {
+		t.Errorf("docs/cli.md: there is no verb %s", verb)
+	}
+}
+
+// firstCells are what stands in back quotes at the beginning of a table's rows.
+func firstCells(page string) (cells []string) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(page, -1) {
+		cells = append(cells, m[1])
+	}
+	return cells
 }
