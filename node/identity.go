@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -319,16 +320,29 @@ func checkDocument(raw []byte, now time.Time) (*did.Document, error) {
 	return doc, nil
 }
 
-// replace puts data in place of a file: at any moment there is the old one or the new one.
+// replace puts data in place of a file: at any moment there is the old one or the new one, and whoever does so at the same time,
+// another process too, has a name of its own for what is not in place yet. What a crash has left of that goes with the next one.
 func replace(path string, data []byte) error {
-	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+	left, err := filepath.Glob(path + ".new*")
+	if err != nil {
 		return err
 	}
-	if err := writeNew(next, data, 0o644); err != nil {
-		return err
+	for _, name := range left {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > time.Minute {
+			if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
 	}
-	return os.Rename(next, path)
+	next := path + ".new-" + rand.Text()[:8]
+	err = writeNew(next, data, 0o644)
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
+	}
+	return err
 }
 
 func loadDocument(path string, now time.Time) (*did.Document, error) {

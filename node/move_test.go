@@ -345,10 +345,7 @@ func TestMove_DiskFull(t *testing.T) {
 	if err := n.Bound(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	obstacle := filepath.Join(dir, node.DocumentsDir, "agent.json.new")
-	if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	obstacle := obstruct(t, dir)
 	old := n.Talking().Binding.KeyID()
 	r, err := n.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateBinding})
 	if err != nil || r.Note == "" || n.Status().DID != r.DID {

@@ -419,6 +419,19 @@ func TestRotate_Usage(t *testing.T) {
 	}
 }
 
+// obstruct leaves something behind that keeps the exported document from being replaced.
+func obstruct(t *testing.T, dir string) string {
+	t.Helper()
+	obstacle := filepath.Join(dir, node.DocumentsDir, "agent.json.new-left")
+	if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(obstacle, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	return obstacle
+}
+
 // TestRotate_DiskFull: no room for the key, for the record, or for the exported document.
 func TestRotate_DiskFull(t *testing.T) {
 	dir, _ := initPair(t, nil)
@@ -439,10 +452,7 @@ func TestRotate_DiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What replaces the exported document cannot be written.
-	obstacle := filepath.Join(dir, node.DocumentsDir, "agent.json.new")
-	if err := os.MkdirAll(filepath.Join(obstacle, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	obstacle := obstruct(t, dir)
 	r, err := n.Rotate(t.Context(), httpapi.RotateRequest{Kind: httpapi.RotateKeyAgreement})
 	if err != nil || r.Note == "" || n.Status().Document != r.Document || folderDocument(t, dir).Hash() != before {
 		t.Fatalf("%+v %v", r, err)
