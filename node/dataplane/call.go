@@ -30,6 +30,7 @@ type call struct {
 	facts  facts
 	v      *verdict
 	basis  canon.Digest // of the facts that v was found by: see Service.verdictKey
+	epoch  *uint64      // of these facts, where they were read for this call
 	plan   *query.Plan
 	shape  *shape // nil where no shapes are remembered
 }
@@ -56,47 +57,54 @@ func (s *Service) answer(ctx context.Context, caller httpsig.Caller, req contrac
 	}
 	// The facts that count are those of the transaction that reserves the call. Whether it gets that far is decided by what was
 	// found for the call before it, if that was a yes, and else by reading them beforehand.
-	if c.recall() {
-		out, err := c.proceed(ctx)
-		if !errors.Is(err, errStale) {
-			return out, err
-		}
-	}
-	for range 8 {
-		d, err := c.consider(ctx)
-		if err != nil {
+	if !c.recall() {
+		if err := c.consider(ctx); err != nil {
 			return nil, err
 		}
-		if !d.Allowed {
-			return nil, c.refuse(ctx, d)
-		}
-		if out, err := c.proceed(ctx); !errors.Is(err, errStale) {
+	}
+	// A call waits for its place before it is charged.
+	working, leave, err := s.slots.enter(ctx, UnderWay{Buyer: c.req.Caller, ContractID: c.req.ContractID, Dataset: c.req.Dataset})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the engine: %w", err)
+	}
+	defer leave()
+	for range 8 {
+		if out, err := c.proceed(ctx, working, leave); !errors.Is(err, errStale) {
 			return out, err
+		}
+		// It keeps its place: what is on record may change again before it had another one.
+		if err := c.consider(working); err != nil {
+			return nil, err
 		}
 	}
 	return nil, errStale
 }
 
-// consider reads the facts and decides by them.
-func (c *call) consider(ctx context.Context) (d contract.Decision, err error) {
+// consider reads the facts and decides by them. The error is a *Refusal when that is no yes.
+func (c *call) consider(ctx context.Context) error {
 	s := c.s
 	floor := s.seen.floor()
-	err = s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
+	err := s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
 		c.facts, err = s.readFacts(tx, c.req.ContractID, c.caller.DID, floor)
 		return err
 	})
 	if err != nil {
-		return d, fmt.Errorf("reading the contract: %w", err)
+		return fmt.Errorf("reading the contract: %w", err)
 	}
 	s.seen.standing(&c.facts)
 	if c.v, err = s.judge(ctx, c.facts, c.caller); err != nil {
-		return d, fmt.Errorf("verifying the contract: %w", err)
+		return fmt.Errorf("verifying the contract: %w", err)
 	}
-	c.basis = s.verdictKey(c.facts, c.caller, nil)
-	if d = c.decide(); d.Allowed && c.v.contract.Parties.Buyer == c.req.Caller {
+	epoch := c.facts.Epoch
+	c.basis, c.epoch = s.verdictKey(c.facts, c.caller, nil), &epoch
+	d := c.decide()
+	if !d.Allowed {
+		return c.refuse(ctx, d)
+	}
+	if c.v.contract.Parties.Buyer == c.req.Caller {
 		s.known.Add(c.party(), known{c.v, c.basis})
 	}
-	return d, nil
+	return nil
 }
 
 // known is what the last call of a contract's buyer went by.
@@ -120,16 +128,10 @@ func (c *call) recall() bool {
 	return c.decide().Allowed
 }
 
-// proceed reserves the call, runs it and releases the answer. errStale, and nothing was done, when c does not go by the facts
-// any more.
-func (c *call) proceed(ctx context.Context) (out *datatools.QueryOutput, err error) {
+// proceed reserves the call, runs it in its place and releases the answer. errStale, and nothing was done, when c does not go by the
+// facts any more.
+func (c *call) proceed(ctx, working context.Context, leave func()) (out *datatools.QueryOutput, err error) {
 	s := c.s
-	// A call waits for its place before it is charged.
-	working, leave, err := s.slots.enter(ctx, UnderWay{Buyer: c.req.Caller, ContractID: c.req.ContractID, Dataset: c.req.Dataset})
-	if err != nil {
-		return nil, fmt.Errorf("waiting for the engine: %w", err)
-	}
-	defer leave()
 	// What was not released need not be kept apart from later queries.
 	c.board()
 	defer func() { err = errors.Join(err, c.land(ctx, out != nil)) }()
@@ -239,7 +241,7 @@ func (c *call) reserve(ctx context.Context) error {
 		if c.facts, err = c.s.readFacts(tx, id, c.caller.DID, floor); err != nil {
 			return err
 		}
-		if !c.facts.found || !c.facts.callerLost.IsZero() || !c.s.verdictKey(c.facts, c.caller, nil).Equal(c.basis) {
+		if !c.facts.found || !c.facts.callerLost.IsZero() || !c.current() {
 			return errStale
 		}
 		if d = c.evaluate(); !d.Allowed {
@@ -275,6 +277,16 @@ func (c *call) reserve(ctx context.Context) error {
 	// The next call is refused before it waits for a place.
 	c.s.known.Remove(c.party())
 	return c.refuse(ctx, d)
+}
+
+// current says whether the facts are those that c goes by. A verdict that was found for this call stands whatever was revoked since:
+// the facts say whether it was this contract, and others must not keep this call from its turn.
+func (c *call) current() bool {
+	f := c.facts
+	if c.epoch != nil {
+		f.Epoch = *c.epoch
+	}
+	return c.s.verdictKey(f, c.caller, nil).Equal(c.basis)
 }
 
 // draw is what this call takes beside itself.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -380,6 +381,30 @@ type revokingStore struct {
 func (s *revokingStore) View(ctx context.Context, fn func(store.Tx) error) error {
 	defer s.revoke()
 	return s.Store.View(ctx, fn)
+}
+
+// However often other contracts are revoked, a call waits for one place only and is answered.
+func TestOtherRevocations(t *testing.T) {
+	f := newFixture(t)
+	n := 0
+	f.opts.Store = &revokingStore{Store: f.db, revoke: func() {
+		n++
+		f.update(t, func(tx store.Tx) error {
+			return tx.PutRevocation(store.Revocation{ContractID: fmt.Sprint("ctr_", n), By: f.vendor.id(), Bytes: []byte("{}"), Created: start})
+		})
+	}}
+	f.rebuild(t)
+	for i := range uint64(3) {
+		if _, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input()); err != nil {
+			t.Fatal(err)
+		}
+		if f.svc.slots.entered != i+1 || n != int(i+1) {
+			t.Errorf("after %d calls, %d places were taken, and the contract was read %d times", i+1, f.svc.slots.entered, n)
+		}
+	}
+	if len(f.svc.slots.calls)+len(f.svc.slots.buyers)+len(f.svc.slots.all)+len(f.svc.flights.m) != 0 {
+		t.Error("a place is left taken")
+	}
 }
 
 func TestGroupTooSmallCounts(t *testing.T) {
