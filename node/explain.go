@@ -70,6 +70,10 @@ func (n *Node) explainCedar(req *contract.Request, c *contract.Contract) []httpa
 	terms := cedar.Terms{Purpose: c.Purpose, RetentionDays: c.RetentionDays, MinGroupSize: c.MinGroupSize}
 	var out []httpapi.Step
 	for _, u := range req.ColumnUses() {
+		if _, there := n.offer.classes[req.Dataset][u.Column]; !there {
+			out = append(out, httpapi.Step{Stage: "offer", Rule: string(contract.UnknownColumn), Text: u.Use + " of " + contract.Echo(u.Column) + ": there is no such column"})
+			continue
+		}
 		r := n.offer.cedar.Decide(who, u.Use, cedar.Column{Dataset: req.Dataset, Name: u.Column, Class: n.offer.classes[req.Dataset][u.Column]}, terms)
 		out = append(out, httpapi.Step{Stage: "offer", Allowed: r.Allowed, Rule: r.Name(), Text: u.Use + " of " + contract.Echo(u.Column) + ": " + r.Why()})
 	}

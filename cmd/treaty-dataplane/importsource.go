@@ -57,7 +57,7 @@ func (c *cli) importSource(cmd *cobra.Command, d dataset.Dataset, dir string, pa
 	}
 	out := sourceReport{Kind: rep.Kind, OK: true, Files: rep.Files, Rows: rep.Rows, Columns: []sourceColumn{}}
 	var fit error
-	if len(d.Columns) > 0 && d.KindOf() != dataset.SQLite { // what SQLite holds is known when it is loaded
+	if len(d.Columns) > 0 && d.KindOf() != dataset.SQLite { // which was checked by its values
 		_, fit = source.Fit(d, rep.Columns)
 		out.OK = fit == nil
 	}

@@ -283,6 +283,19 @@ func TestImportCommand(t *testing.T) {
 	if code, stdout, stderr = command(t.Context(), "import", "--dir", w.dir, "--dataset", "orders"); code != 0 || !strings.Contains(stdout, "624 rows") {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
+	// What a column of SQLite holds is checked, not what it was declared as: as at the start.
+	db, err := sql.Open("sqlite", filepath.Join(w.dir, "tills.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE tills (price DECIMAL(10,2)); INSERT INTO tills VALUES (10.25)"); err != nil {
+		t.Fatal(err)
+	}
+	w.edit(t, "datasets.yaml", "orders:\n", "tills:\n  path: tills.db\n  source: {kind: sqlite, table: tills}\n  columns:\n    price: {type: \"decimal(10,2)\", class: business}\norders:\n")
+	if code, _, stderr = command(t.Context(), "import", "--dir", w.dir, "--dataset", "tills"); code != exitImport || !strings.Contains(stderr, "printf") {
+		t.Errorf("%d %s", code, stderr)
+	}
 	if code, stdout, _ = command(t.Context(), "version", "--json"); code != 0 || !strings.Contains(stdout, `"version"`) {
 		t.Errorf("%d %s", code, stdout)
 	}

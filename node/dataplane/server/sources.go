@@ -151,7 +151,8 @@ func password(src *dataset.Source, path func(string) string) (string, error) {
 	return "", nil
 }
 
-// Inspect looks at a source that is no file of the engine's, without columns, for treaty-dataplane import. Relative paths are
+// Inspect looks at a source that is no file of the engine's, for treaty-dataplane import; of SQLite also at the values of the
+// configured columns. Relative paths are
 // relative to dir.
 func Inspect(ctx context.Context, d dataset.Dataset, dir string, path func(string) string) (*source.Report, error) {
 	s, err := newSources(nil, Limits{}, path, nil)
@@ -159,7 +160,9 @@ func Inspect(ctx context.Context, d dataset.Dataset, dir string, path func(strin
 		return nil, err
 	}
 	defer func() { _ = s.closeDatabases() }() // idle connections
-	d.Columns = nil
+	if d.KindOf() != dataset.SQLite {         // what is in its columns only a look at the values tells
+		d.Columns = nil
+	}
 	rep, _, err := s.database(ctx, "", d, dir)
 	return rep, err
 }

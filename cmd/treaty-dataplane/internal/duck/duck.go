@@ -321,6 +321,7 @@ func (e *Engine) Query(ctx context.Context, s source.Statement) (source.Rows, er
 			return nil, ctx.Err()
 		}
 		if !source.Unchanged(files) {
+			e.log.Error("a dataset's files are not those of the start; restart to read them", "dataset", s.Dataset)
 			return nil, e.failed("open", errFilesChanged)
 		}
 		rows, err := e.run(ctx, s)
