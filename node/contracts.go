@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -92,6 +93,22 @@ func (n *Node) Revoke(ctx context.Context, id string, req httpapi.RevokeRequest)
 		return httpapi.Contract{}, lifecycleError(err)
 	}
 	return n.Contract(ctx, id)
+}
+
+// Receipts implements [httpapi.LifecycleAdmin].
+func (n *Node) Receipts(ctx context.Context, id string) ([]json.RawMessage, error) {
+	out := []json.RawMessage{}
+	err := n.db.View(ctx, func(tx store.Tx) error {
+		if _, err := tx.GetContract(id); err != nil {
+			return err
+		}
+		list, err := tx.ListReceipts(id, httpapi.MaxReceipts)
+		for _, r := range list {
+			out = append(out, r.Bytes)
+		}
+		return err
+	})
+	return out, err
 }
 
 // DeleteData implements [httpapi.LifecycleAdmin].

@@ -142,12 +142,32 @@ func (n *Node) ask(ctx context.Context, c *contract.Contract, req contract.Reque
 	var refused *mcp.Refused
 	switch {
 	case errors.As(err, &refused):
-		return nil, errors.Join(err, n.record(ctx, log(ledger.QueryRefused, ledger.QueryRefusal{Code: refused.Code, Text: refused.Text})))
+		return nil, errors.Join(err, n.refusedBy(ctx, c, doc, req, refused, log(ledger.QueryRefused, ledger.QueryRefusal{Code: refused.Code, Text: refused.Text})))
 	case err != nil:
 		// The caller may be gone; what happened is recorded all the same.
 		return nil, errors.Join(err, n.record(context.WithoutCancel(ctx), log(ledger.QueryFailed, ledger.QueryFailure{Error: bounded(err)})))
 	}
 	return answer, n.answered(ctx, c, answer, log)
+}
+
+// refusedBy logs a refusal, and keeps its receipt where that holds: signed by the data plane, about this query and this code.
+func (n *Node) refusedBy(ctx context.Context, c *contract.Contract, plane *did.Document, req contract.Request, r *mcp.Refused, e ledger.Entry) error {
+	receipt, err := contract.ParseReceipt(r.Receipt)
+	digest, bad := req.Digest()
+	holds := err == nil && bad == nil && receipt.Code == contract.Code(r.Code) && receipt.QueryDigest.Equal(digest) && receipt.VerifyCall(c, receipt.Caller, plane) == nil
+	return n.db.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		if holds {
+			_, err := tx.GetReceipt(receipt.ID)
+			if errors.Is(err, store.ErrNotFound) { // else it was given before
+				err = tx.PutReceipt(store.Receipt{ID: receipt.ID, ContractID: c.ID, Bytes: r.Receipt, Created: n.clock.Now()})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err := tx.Append(e)
+		return err
+	})
 }
 
 // asOne puts the query under one identity: the caller that its receipt has to name is who signs every request of it, also when the

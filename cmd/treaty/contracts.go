@@ -82,7 +82,7 @@ func (c *cli) contractsCmd() *cobra.Command {
 	}
 	export.Flags().StringVar(&out, "out", "", "file to write (default: standard output)")
 	export.Flags().BoolVar(&asODCS, "odcs", false, "write a data contract of the Open Data Contract Standard instead")
-	cmd.AddCommand(list, show, export, c.contractsRevokeCmd(), c.contractsAmendCmd(), c.contractsRenewCmd(), c.contractsDeletionsCmd(), c.contractsDeleteDataCmd())
+	cmd.AddCommand(list, show, export, c.contractsRevokeCmd(), c.contractsAmendCmd(), c.contractsRenewCmd(), c.contractsReceiptsCmd(), c.contractsDeletionsCmd(), c.contractsDeleteDataCmd())
 	return cmd
 }
 

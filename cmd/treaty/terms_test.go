@@ -7,6 +7,8 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/treaty-node/treaty/node/contract"
 	"github.com/treaty-node/treaty/node/httpapi"
 )
 
@@ -86,6 +89,39 @@ func TestTermsOfVersion3(t *testing.T) {
 	if said := w.must(0, vendor, "contracts", "export", c.ID, "--odcs").stdout; !strings.Contains(said, "kind: DataContract") || !strings.Contains(said, "order_value") || strings.Contains(said, "customer_email") {
 		t.Error(said)
 	}
+
+	// Both sides have the same receipts: of two answers, and of what was refused.
+	receipts := w.must(0, buyer, "contracts", "receipts", c.ID, "--json").stdout
+	if theirs := w.must(0, vendor, "contracts", "receipts", c.ID, "--json").stdout; theirs != receipts {
+		t.Errorf("the buyer has %s, the vendor %s", receipts, theirs)
+	}
+	codes := map[string]int{}
+	for _, raw := range decodeInto[[]json.RawMessage](t, receipts) {
+		r, err := contract.ParseReceipt(raw)
+		if err != nil || r.Caller != c.Parties.Buyer {
+			t.Fatalf("%v in %s", err, raw)
+		}
+		codes[string(r.Code)]++
+		if err := os.WriteFile(w.path("receipt.json"), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := map[string]int{"": 2, "GROUP_TOO_SMALL": 1, "BUDGET_EXHAUSTED": 1, "SCOPE_DENIED": 2}; !maps.Equal(codes, want) {
+		t.Errorf("receipts of %v, want %v", codes, want)
+	}
+	if said := w.must(0, vendor, "contracts", "receipts", c.ID).stdout; !strings.Contains(said, "GROUP_TOO_SMALL") || !strings.Contains(said, "12 rows") {
+		t.Error(said)
+	}
+	w.must(4, vendor, "contracts", "receipts", "ctr_none")
+	res, err := w.client.Get("https://" + domains[plane] + "/.well-known/did.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close(), os.WriteFile(w.path("plane.json"), document, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w.must(0, buyer, "verify", w.path("receipt.json"), "--document", w.path("plane.json"))
 
 	if got := decodeInto[struct{ Calls []any }](t, w.must(0, vendor, "query", "--running", "--json").stdout); len(got.Calls) != 0 {
 		t.Errorf("under way: %+v", got)

@@ -140,7 +140,7 @@ func TestPublicRoutes(t *testing.T) {
 // TestAdminRoutes holds the whole admin surface.
 func TestAdminRoutes(t *testing.T) {
 	want := []string{
-		"GET /v1/calls", "GET /v1/contracts", "GET /v1/contracts/{id}", "GET /v1/contracts/{id}/deletions", "GET /v1/contracts/{id}/evidence", "GET /v1/contracts/{id}/odcs", "GET /v1/datasets", "GET /v1/events", "GET /v1/keys",
+		"GET /v1/calls", "GET /v1/contracts", "GET /v1/contracts/{id}", "GET /v1/contracts/{id}/deletions", "GET /v1/contracts/{id}/evidence", "GET /v1/contracts/{id}/odcs", "GET /v1/contracts/{id}/receipts", "GET /v1/datasets", "GET /v1/events", "GET /v1/keys",
 		"GET /v1/negotiations", "GET /v1/negotiations/{id}", "GET /v1/status", "GET /v1/trust",
 		"POST /v1/ask", "POST /v1/backup", "POST /v1/calls/cancel", "POST /v1/contracts/{id}/amend", "POST /v1/contracts/{id}/delete-data", "POST /v1/contracts/{id}/renew", "POST /v1/contracts/{id}/revoke", "POST /v1/doctor", "POST /v1/negotiations", "POST /v1/negotiations/{id}/withdraw", "POST /v1/policy/explain", "POST /v1/query", "POST /v1/resolve",
 		"POST /v1/resolve/confirm", "POST /v1/resolve/history", "POST /v1/rotate", "POST /v1/tool", "POST /v1/trust",

@@ -84,6 +84,9 @@ type Result struct {
 	Statement canon.Digest `json:"statement,omitzero"`
 }
 
+// MaxReceipts bounds the receipts of one answer.
+const MaxReceipts = 10_000
+
 // LifecycleAdmin is the part of [Admin] about contracts once they are in force.
 type LifecycleAdmin interface {
 	Revoke(ctx context.Context, id string, req RevokeRequest) (Contract, error)
@@ -91,6 +94,8 @@ type LifecycleAdmin interface {
 	Amend(ctx context.Context, id string, req AmendRequest) (Negotiation, error)
 	Renew(ctx context.Context, id string) (Negotiation, error)
 	Deletions(ctx context.Context, id string) (Deletions, error)
+	// Receipts returns the signed receipts of calls under a contract in the order they came, at most MaxReceipts.
+	Receipts(ctx context.Context, id string) ([]json.RawMessage, error)
 	// DeleteData deletes what is held under a contract and returns how many results went.
 	DeleteData(ctx context.Context, id string) (int, error)
 	// ContractODCS writes the contract as a document of the Open Data Contract Standard.
@@ -108,6 +113,7 @@ func lifecycleRoutes(a LifecycleAdmin, get, post route) {
 		return a.Renew(r.Context(), mux.Vars(r)["id"])
 	}))
 	get("/contracts/{id}/deletions", func(r *http.Request) (any, error) { return a.Deletions(r.Context(), mux.Vars(r)["id"]) })
+	get("/contracts/{id}/receipts", func(r *http.Request) (any, error) { return a.Receipts(r.Context(), mux.Vars(r)["id"]) })
 	post("/contracts/{id}/delete-data", body(func(r *http.Request, _ struct{}) (any, error) {
 		n, err := a.DeleteData(r.Context(), mux.Vars(r)["id"])
 		return map[string]int{"deleted": n}, err
