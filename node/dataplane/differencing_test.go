@@ -74,6 +74,46 @@ func serveTable(t *testing.T, f *fixture, fill func(order func(region any, day s
 	f.rebuild(t)
 }
 
+// TestDifferencing_SomeGroups: one answer is no way to take one person out of a few groups of another one together, nor the other way
+// round; a few groups are asked for together without a person more.
+func TestDifferencing_SomeGroups(t *testing.T) {
+	f := newFixture(t, func(o *contract.Offer) {
+		o.Version, o.CallBudget = contract.Version3, 1000
+		o.Columns, o.Operations = []string{"region", "order_value", "order_date", "channel"}, []string{"avg", "count", "sum"}
+	})
+	serveTable(t, f, func(order func(region any, day string, value int, channel string)) {
+		for _, region := range []any{"North", "South"} {
+			for i := range 12 {
+				order(region, fmt.Sprintf("2025-01-%02d", i+1), 100+i, "web")
+				order(region, fmt.Sprintf("2025-02-%02d", i+1), 100+i, "phone")
+			}
+		}
+		order("North", "2025-03-01", 5, "web")
+	})
+	groups, south, one := by("region", "channel"), is("region", "=", "South"), is("order_date", "=", "2025-03-01")
+	for _, tt := range []struct {
+		name          string
+		first, second asked
+		answered      bool
+	}{
+		{"groups, and some of them", groups, only(south), true},
+		{"groups, and some of them and one", groups, either(south, one), false},
+		{"some of them and one, and groups", either(south, one), groups, false},
+		{"groups, and others", by("region"), by("channel"), true},
+	} {
+		f.rewrite(t, "DELETE FROM shapes")
+		if _, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input(by(), tt.first)); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		_, err := f.svc.Query(t.Context(), f.buyer.caller(), f.input(by(), tt.second))
+		if !tt.answered {
+			refused(t, err, contract.GroupTooSmall)
+		} else if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
 // TestEmptyDataset: nobody is too few people, and no rows are an empty answer.
 func TestEmptyDataset(t *testing.T) {
 	f := newFixture(t, rowsOf)
@@ -104,6 +144,14 @@ func not(conds ...contract.Condition) asked {
 		leaves[i] = contract.Where(c)
 	}
 	return func(in *datatools.QueryInput) { in.Where = &contract.Filter{Not: &contract.Filter{And: leaves}} }
+}
+
+func either(conds ...contract.Condition) asked {
+	leaves := make([]contract.Filter, len(conds))
+	for i, c := range conds {
+		leaves[i] = contract.Where(c)
+	}
+	return func(in *datatools.QueryInput) { in.Where = &contract.Filter{Or: leaves} }
 }
 
 func by(columns ...string) asked {

@@ -58,8 +58,8 @@ func ParseShape(data []byte) (Shape, error) {
 // out: within the groups that both have in common, how many cells are there in which one shows between 1 and minimum-1 people
 // that the other does not. Its one cell is that number, see [Close]. A person counts as shown where a group with it has the
 // minimum size, so that what one of them withheld counts as well. A group need not be made by the same columns in both: one of a
-// shape is also held against those of the other that share rows with it, all together, so that a filter for what the other
-// groups by is no way around.
+// shape is also held against what comes closest to it of the other's groups together, so that a filter for what the other groups
+// by, for some of its groups, or for some of them and a person more is no way around.
 //
 // What it does not see: sums and differences of three and more answers, and persons who differ by a null in an aggregated
 // column only.
@@ -157,23 +157,31 @@ func (b *builder) overlap(first, second Shape) (string, error) {
 	count := func(x, y int) string {
 		return fmt.Sprintf("count(%sCASE WHEN in%d IS NOT NULL AND in%d IS NULL THEN who END)", distinct, x, y)
 	}
+	with0, near0 := near(0, 1, people, least)
+	with1, near1 := near(1, 0, people, least)
+	q.WriteString(with0 + with1)
 	fmt.Fprintf(&q, " SELECT (SELECT count(*) FROM (SELECT %s AS x, %s AS y FROM flags", count(0, 1), count(1, 0))
 	if len(by) > 0 {
 		q.WriteString(" GROUP BY " + strings.Join(by, ", "))
 	}
-	fmt.Fprintf(&q, ") AS cells WHERE x BETWEEN 1 AND %d OR y BETWEEN 1 AND %d) + %s + %s", least, least, near(0, 1, people, least), near(1, 0, people, least))
+	fmt.Fprintf(&q, ") AS cells WHERE x BETWEEN 1 AND %d OR y BETWEEN 1 AND %d) + %s + %s", least, least, near0, near1)
 	return q.String(), nil
 }
 
-// near counts the groups of shape x that differ by 1 to least people from all groups of shape y together that share rows with
-// them. Those that miss more than that of a single one of y's groups are left out first: they would be most of the work.
-func near(x, y int, people string, least int) string {
-	candidates := fmt.Sprintf("SELECT p.in%d AS g FROM pairs AS p JOIN (SELECT in%d AS g, %s AS n FROM bits WHERE in%d IS NOT NULL GROUP BY in%d) AS s ON s.g = p.in%d "+
-		"GROUP BY p.in%d HAVING max(s.n - p.n) <= %d", x, y, people, y, y, y, x, least)
-	return fmt.Sprintf("(SELECT count(*) FROM (SELECT g FROM ("+
-		"SELECT c.g, b.who, b.n FROM (%s) AS c JOIN bits AS b ON b.in%d = c.g WHERE b.in%d IS NULL UNION ALL "+
-		"SELECT c.g, b.who, b.n FROM (%s) AS c JOIN pairs AS p ON p.in%d = c.g JOIN bits AS b ON b.in%d = p.in%d WHERE b.in%d IS NULL OR b.in%d <> c.g"+
-		") AS u GROUP BY g HAVING %s BETWEEN 1 AND %d) AS v)", candidates, x, y, candidates, x, y, y, x, x, people, least)
+// near counts the groups of shape x that differ by 1 to least people from those groups of shape y together that have more people in
+// them than beside them: of all that can be put together from groups of y, that is what comes closest. Groups of x are left out
+// first that a single one of y keeps further away: they would be most of the work. It returns table expressions and the number.
+func near(x, y int, people string, least int) (with, count string) {
+	with = fmt.Sprintf(", size%[2]d AS (SELECT in%[2]d AS h, %[3]s AS n FROM bits WHERE in%[2]d IS NOT NULL GROUP BY in%[2]d)"+
+		", part%[1]d AS (SELECT p.in%[1]d AS g, p.in%[2]d AS h, p.n AS common, s.n - p.n AS rest FROM pairs AS p JOIN size%[2]d AS s ON s.h = p.in%[2]d)"+
+		", cand%[1]d AS (SELECT g FROM part%[1]d GROUP BY g "+
+		"HAVING max(CASE WHEN common >= rest THEN 1 ELSE 0 END) = 1 AND max(CASE WHEN common >= rest THEN rest ELSE common END) <= %[4]d)"+
+		", incl%[1]d AS (SELECT p.g, p.h FROM cand%[1]d AS c JOIN part%[1]d AS p ON p.g = c.g WHERE p.common >= p.rest)", x, y, people, least)
+	count = fmt.Sprintf("(SELECT count(*) FROM (SELECT g FROM ("+
+		"SELECT c.g, b.who, b.n FROM cand%[1]d AS c JOIN bits AS b ON b.in%[1]d = c.g LEFT JOIN incl%[1]d AS i ON i.g = c.g AND i.h = b.in%[2]d WHERE i.g IS NULL UNION ALL "+
+		"SELECT i.g, b.who, b.n FROM incl%[1]d AS i JOIN bits AS b ON b.in%[2]d = i.h WHERE b.in%[1]d IS NULL OR b.in%[1]d <> i.g"+
+		") AS u GROUP BY g HAVING %[3]s BETWEEN 1 AND %[4]d) AS v%[1]d)", x, y, people, least)
+	return with, count
 }
 
 // shown writes the rows that a shape looks at.
