@@ -15,6 +15,7 @@ import (
 	"github.com/treaty-node/treaty/did/canon"
 	"github.com/treaty-node/treaty/node"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/gateway/mcp"
 	"github.com/treaty-node/treaty/node/httpapi"
 	"github.com/treaty-node/treaty/node/internal/clock"
 	"github.com/treaty-node/treaty/node/ledger"
@@ -126,6 +127,7 @@ func TestRevocation_EitherParty(t *testing.T) {
 		})
 	}
 	t.Run("refused", func(t *testing.T) { refusedStatements(t, buyer, vendor) })
+	t.Run("receipts of refusals", func(t *testing.T) { refusalReceipts(t, buyer) })
 	if _, err := buyer.Revoke(t.Context(), "ctr_nothing", httpapi.RevokeRequest{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an unknown contract: %v", err)
 	}
@@ -329,5 +331,91 @@ func TestCedar_NarrowsOffers(t *testing.T) {
 	})
 	if err != nil || !x.Allowed {
 		t.Errorf("%+v %v", x, err)
+	}
+}
+
+// refusalReceipts: of what a data plane says about its refusals, the buyer keeps what it signed about this very query, once.
+func refusalReceipts(t *testing.T, buyer *company) {
+	id := agree(t, buyer)
+	k, err := buyer.Contract(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := contract.Parse(k.Contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := c.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plane, err := did.Parse(c.Parties.DataPlane.DID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func() (did.PrivateKey, did.Signer) {
+		k, err := did.GenerateKey(did.Ed25519)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := did.NewSigner(did.KeyID(plane, "receipt", k.Public()), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k, s
+	}
+	private, signer := key()
+	_, thief := key()
+	raw, err := did.BuildDocument(did.DocumentSpec{ID: plane, Binding: did.MethodSpec{ID: signer.KeyID(), Key: private.Public()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := did.ParseDocument(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := contract.Request{ContractID: id, Caller: buyer.Status().DID, Purpose: c.Purpose, Dataset: c.Dataset, Aggregates: []contract.Aggregate{{Op: contract.OpCount}}}
+	asked, err := req.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range []struct {
+		name   string
+		change func(r *contract.Receipt)
+		signer did.Signer
+		kept   int
+	}{
+		{"another key", nil, thief, 0},
+		{"another query", func(r *contract.Receipt) { r.QueryDigest = canon.Sum(nil) }, signer, 0},
+		{"another code", func(r *contract.Receipt) { r.Code = contract.BudgetExhausted }, signer, 0},
+		{"another caller", func(r *contract.Receipt) { r.Caller = c.Parties.Vendor }, signer, 0},
+		{"another contract", func(r *contract.Receipt) { r.ContractDigest = canon.Sum(nil) }, signer, 0},
+		{"good", nil, signer, 1},
+		{"good once more", func(r *contract.Receipt) { r.ID = contract.ReceiptID([16]byte{5}) }, signer, 1}, // the id of the one before
+		{"another good one", nil, signer, 2},
+	} {
+		r := &contract.Receipt{
+			ID: contract.ReceiptID([16]byte{byte(i)}), ContractID: id, ContractDigest: digest, QueryDigest: asked, Code: contract.ScopeDenied,
+			Time: contract.FormatTime(time.Now()), Caller: req.Caller, DataPlane: plane.String(),
+		}
+		if tt.change != nil {
+			tt.change(r)
+		}
+		if err := r.Sign(t.Context(), tt.signer); err != nil {
+			t.Fatal(err)
+		}
+		signed, err := r.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := buyer.RefusedBy(t.Context(), c, doc, req, &mcp.Refused{Code: string(contract.ScopeDenied), Text: tt.name, Receipt: signed}); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := buyer.Receipts(t.Context(), id); err != nil || len(kept) != tt.kept {
+			t.Errorf("%s: %d receipts are kept, want %d: %v", tt.name, len(kept), tt.kept, err)
+		}
+	}
+	if err := buyer.RefusedBy(t.Context(), c, doc, req, &mcp.Refused{Code: string(contract.ScopeDenied)}); err != nil { // without one
+		t.Error(err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/treaty-node/treaty/did"
 	"github.com/treaty-node/treaty/node/contract"
+	"github.com/treaty-node/treaty/node/gateway/mcp"
+	"github.com/treaty-node/treaty/node/ledger"
 	"github.com/treaty-node/treaty/node/negotiation"
 	"github.com/treaty-node/treaty/node/notice"
 	"github.com/treaty-node/treaty/node/store"
@@ -40,6 +42,11 @@ func (n *Node) Bound(ctx context.Context, bytes int64) error {
 
 // Store is the node's store.
 func (n *Node) Store() store.Store { return n.db }
+
+// RefusedBy logs a refusal of the data plane.
+func (n *Node) RefusedBy(ctx context.Context, c *contract.Contract, plane *did.Document, req contract.Request, r *mcp.Refused) error {
+	return n.refusedBy(ctx, c, plane, req, r, ledger.Entry{Type: ledger.QueryRefused, Contract: c.ID, Data: ledger.QueryRefusal{Code: r.Code, Text: r.Text}})
+}
 
 // AskNotice sends a notice and waits for its answer.
 func (n *Node) AskNotice(ctx context.Context, to did.DID, kind string, data any) (notice.Answer, error) {

@@ -154,7 +154,8 @@ func (n *Node) ask(ctx context.Context, c *contract.Contract, req contract.Reque
 func (n *Node) refusedBy(ctx context.Context, c *contract.Contract, plane *did.Document, req contract.Request, r *mcp.Refused, e ledger.Entry) error {
 	receipt, err := contract.ParseReceipt(r.Receipt)
 	digest, bad := req.Digest()
-	holds := err == nil && bad == nil && receipt.Code == contract.Code(r.Code) && receipt.QueryDigest.Equal(digest) && receipt.VerifyCall(c, receipt.Caller, plane) == nil
+	holds := err == nil && bad == nil && receipt.Code == contract.Code(r.Code) && receipt.QueryDigest.Equal(digest) &&
+		(receipt.Caller == req.Caller || receipt.Caller == n.self().String()) && receipt.VerifyCall(c, receipt.Caller, plane) == nil
 	return n.db.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		if holds {
 			_, err := tx.GetReceipt(receipt.ID)
