@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/treaty-node/treaty/did"
@@ -99,8 +100,9 @@ func (n *Node) negotiate(ctx context.Context, req httpapi.NegotiateRequest, inst
 		return httpapi.Negotiation{}, err
 	}
 	ask, _ := parsed.Ask(0)
-	if err := parsed.Check(0, p.Schema(ask.Dataset)); err != nil {
-		return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindRefused, Code: checkCode(err), Message: err.Error(), Hint: "the agent card publishes what can be asked for; nothing was sent"}
+	schema := p.Schema(ask.Dataset)
+	if err := parsed.Check(0, schema); err != nil {
+		return httpapi.Negotiation{}, &httpapi.Error{Kind: httpapi.KindRefused, Code: checkCode(err), Message: err.Error(), Hint: offeredColumns(schema) + "nothing was sent"}
 	}
 	if req.DryRun {
 		return n.dryRun(p, ask), nil
@@ -112,6 +114,22 @@ func (n *Node) negotiate(ctx context.Context, req httpapi.NegotiateRequest, inst
 	}
 	n.drive(id)
 	return n.Negotiation(ctx, id)
+}
+
+// offeredColumns names what can be asked for, as far as a line has room; nil: nothing is known of the dataset.
+func offeredColumns(s *contract.Schema) string {
+	if s == nil {
+		return ""
+	}
+	const most = 40
+	var names []string
+	for i := range s.Columns[:min(most, len(s.Columns))] {
+		names = append(names, contract.Echo(s.Columns[i].Name))
+	}
+	if len(s.Columns) > most {
+		names = append(names, "…")
+	}
+	return "dataset " + contract.Echo(s.Dataset) + " has the columns " + strings.Join(names, ", ") + "; "
 }
 
 func checkCode(err error) string {

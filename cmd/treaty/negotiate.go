@@ -108,8 +108,8 @@ func needsText(file string, w wish, retention, budget int) (string, error) {
 		return string(data), nil
 	case w.Dataset == "":
 		return "", nil
-	case len(w.Columns.Required) == 0 || len(w.Operations.Required) == 0 || w.Purpose == "":
-		return "", usage("--dataset needs --columns, --operations and --purpose beside it")
+	case len(w.Columns.Required)+len(w.Columns.Optional) == 0 || len(w.Operations.Required) == 0 || w.Purpose == "":
+		return "", usage("--dataset needs --optional-columns or --columns, --operations and --purpose beside it")
 	}
 	w.Retention, w.Budget = map[string]int{"wanted": retention}, map[string]int{"wanted": budget}
 	text, err := yaml.Marshal(w)

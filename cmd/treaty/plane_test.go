@@ -18,8 +18,8 @@ import (
 	"github.com/treaty-node/treaty/node/store"
 )
 
-// What the data plane of the scripts adds to the demo's: a ceiling and Cedar policies of its own, and a dataset whose queries take
-// for ever once [endless] has grown its tables.
+// What the data plane of the scripts adds to the demo's: a ceiling and Cedar policies of its own, a dataset whose queries take for
+// ever once [endless] has grown its tables, and one with rules about what columns of a class are granted for.
 const (
 	planeCeiling = "cedar: policy.cedar\nceiling:\n    deny_columns: {orders: [channel]}\n"
 	planeCedar   = `@id("default")
@@ -34,8 +34,15 @@ forbid (principal, action == Action::"sum", resource == Column::"orders.order_va
   columns:
     region: {type: text, class: business}
     n: {type: integer, class: business}
+graded:
+  path: slow.db
+  source: {kind: sqlite, table: t}
+  columns:
+    region: {type: text, class: business}
+    n: {type: integer, class: business}
 `
-	planePolicy = "  slow: {purposes: any, operations: [sum, count], retention_days: 90, min_group_size: 1}\n"
+	planePolicy = "  slow: {purposes: any, operations: [sum, count], retention_days: 90, min_group_size: 1}\n" +
+		"  graded: {purposes: any, operations: [sum, count], retention_days: 90, min_group_size: 1, classes: {business: {uses: [group, aggregate]}}}\n"
 )
 
 // TestScriptDataPlane runs the scripts of testdata/plane, all of them on the same two companies and data plane, whose folders are

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -234,7 +235,7 @@ func (n *Needs) Check(i int, schema *contract.Schema) error {
 		return &FileError{Key: "dataset", Why: "the peer publishes no dataset " + contract.Echo(ask.Dataset)}
 	}
 	if name, found := ask.UnknownColumn(schema); found {
-		return &contract.ConditionError{Column: name, Unknown: true, Why: "the column is not in the published schema"}
+		return fmt.Errorf("%w: %s is not in the published schema", contract.ErrUnknownColumn, contract.Echo(name))
 	}
 	for _, c := range ask.RowFilter {
 		if err := contract.CheckCondition(schema, c); err != nil {

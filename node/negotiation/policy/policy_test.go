@@ -121,6 +121,33 @@ func TestC6_DecideNarrowsAndExplains(t *testing.T) {
 	}
 }
 
+// Where a class rule gives columns grants of their own, a column to whose type no operation applies comes without aggregates: it
+// does not cost the whole offer.
+func TestC4_ClassRuleBesideTextColumn(t *testing.T) {
+	v, err := policy.ParseVendor([]byte("version: 1\ndatasets:\n  orders:\n    purposes: any\n    operations: [avg]\n    retention_days: 30\n" +
+		"    classes: {public: {uses: [filter, group, aggregate]}, commercial: {uses: [aggregate]}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, tm := ask(t), terms(t)
+	a.Columns, a.Operations, a.RowFilter = []string{"region", "order_value"}, []string{"avg"}, []contract.Condition{}
+	tm.Version, tm.Classes = contract.Version3, map[string]string{"region": "public", "order_value": "commercial"}
+	out := v.Decide(a, tm, 0)
+	if out.Rejected() {
+		t.Fatalf("%s: %s", out.Code, out.Reason)
+	}
+	for name, want := range map[string][]string{"region": {"filter", "group"}, "order_value": {"aggregate"}} {
+		if g, ok := out.Offer.Grant(name); !ok || !slices.Equal(g.Uses, want) {
+			t.Errorf("%s: %+v, want %v", name, g, want)
+		}
+	}
+	if !slices.ContainsFunc(out.Offer.Removed, func(r contract.Removal) bool {
+		return r.What == "columnGrant" && r.Rule == "operations" && strings.HasPrefix(r.Asked, "region")
+	}) {
+		t.Errorf("unexplained: %+v", out.Offer.Removed)
+	}
+}
+
 func TestC4_VendorRejects(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(s *contract.Scope, t *policy.Terms)

@@ -204,8 +204,8 @@ func tighter(a, b contract.Rate) (contract.Rate, bool) {
 // grants gives each column the uses and operations that ask, draft and the rule of its class have in common. Where that is what
 // a scope without column grants says anyway, there are none.
 func (n *narrowing) grants(granted *contract.Scope) string {
-	kept, needed := granted.Columns[:0:0], len(n.ask.ColumnGrants) > 0
-	var list []contract.ColumnGrant
+	needed := len(n.ask.ColumnGrants) > 0
+	list, from := make([]contract.ColumnGrant, 0, len(granted.Columns)), make([]string, 0, len(granted.Columns))
 	for _, name := range granted.Columns {
 		asked, _ := n.ask.Grant(name)
 		drafted, _ := n.draft.Grant(name)
@@ -222,26 +222,48 @@ func (n *narrowing) grants(granted *contract.Scope) string {
 			g.Operations = []string{}
 		}
 		if len(g.Operations) == 0 {
-			g.Uses = slices.DeleteFunc(g.Uses, func(u string) bool { return u == contract.UseAggregate })
+			g.Uses = withoutAggregate(g.Uses)
 		}
-		from, to := grantText(asked.Uses, both(asked.Operations, granted.Operations)), grantText(g.Uses, g.Operations)
+		from, list = append(from, grantText(asked.Uses, both(asked.Operations, granted.Operations))), append(list, g)
+		needed = needed || from[len(from)-1] != grantText(g.Uses, g.Operations)
+	}
+	kept, grants := granted.Columns[:0:0], list[:0]
+	for i, g := range list {
+		rule, why := "classes", "columns of class "+contract.Echo(n.terms.Classes[g.Column])+" are granted for these uses only"
+		if needed && !n.applies(g) {
+			// Where columns have grants of their own, aggregates of a column to whose type none of them applies are none.
+			if from[i] == grantText(g.Uses, g.Operations) {
+				rule, why = "operations", "no operation of the offer applies to the column's type"
+			}
+			g.Uses, g.Operations = withoutAggregate(g.Uses), []string{}
+		}
 		if len(g.Uses) == 0 {
-			n.remove("column", name, "", "classes", "nothing of what was asked may be done with columns of its class")
+			n.remove("column", g.Column, "", "classes", "nothing of what was asked may be done with columns of its class")
 			continue
 		}
-		if from != to {
-			n.remove("columnGrant", name+": "+from, name+": "+to, "classes", "columns of class "+contract.Echo(n.terms.Classes[name])+" are granted for these uses only")
-			needed = true
+		if to := grantText(g.Uses, g.Operations); from[i] != to {
+			n.remove("columnGrant", g.Column+": "+from[i], g.Column+": "+to, rule, why)
 		}
-		kept, list = append(kept, name), append(list, g)
+		kept, grants = append(kept, g.Column), append(grants, g)
 	}
 	if granted.Columns = kept; len(kept) == 0 {
 		return "no column remains"
 	}
 	if needed {
-		granted.ColumnGrants = list
+		granted.ColumnGrants = grants
 	}
 	return ""
+}
+
+// applies says whether any operation granted on a column applies to its type; a column without operations needs none.
+func (n *narrowing) applies(g contract.ColumnGrant) bool {
+	col, _ := n.terms.Schema.Column(g.Column)
+	t, _ := contract.ParseType(col.Type)
+	return len(g.Operations) == 0 || slices.ContainsFunc(g.Operations, func(op string) bool { return contract.OperationFits(op, t) })
+}
+
+func withoutAggregate(uses []string) []string {
+	return slices.DeleteFunc(slices.Clone(uses), func(u string) bool { return u == contract.UseAggregate })
 }
 
 func grantText(uses, operations []string) string {
@@ -440,7 +462,8 @@ func (n *Needs) unmetTerms(s *contract.Scope) (out []string) {
 		want, _ := asked.Grant(name)
 		have, ok := granted.Grant(name)
 		if ok && !covers(have.Uses, want.Uses) {
-			out = append(out, "column "+contract.Echo(name)+" is needed for "+strings.Join(want.Uses, ", ")+" (rule columns)")
+			out = append(out, "column "+contract.Echo(name)+" is needed for "+strings.Join(want.Uses, ", ")+" and would come for "+strings.Join(have.Uses, ", ")+
+				" only, which does where it is among columns.optional (rule columns)")
 		}
 	}
 	if s.Rows.RowBudget < n.RowsMinimum {
@@ -451,7 +474,7 @@ func (n *Needs) unmetTerms(s *contract.Scope) (out []string) {
 	}
 	if s.Noise != nil {
 		if e, ok := contract.MicroEpsilon(s.Noise.EpsilonPerQuery); !n.Noise.Accepted || !ok || e < n.Noise.MinEpsilon {
-			out = append(out, "numbers would have noise of epsilon "+plain(s.Noise.EpsilonPerQuery)+" (rule noise)")
+			out = append(out, "numbers would have noise of epsilon "+plain(s.Noise.EpsilonPerQuery)+" and noise.min_epsilon of the needs does not take that (rule noise)")
 		}
 	}
 	return out
