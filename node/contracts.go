@@ -102,11 +102,16 @@ func (n *Node) Receipts(ctx context.Context, id string) ([]json.RawMessage, erro
 		if _, err := tx.GetContract(id); err != nil {
 			return err
 		}
-		list, err := tx.ListReceipts(id, httpapi.MaxReceipts)
-		for _, r := range list {
-			out = append(out, r.Bytes)
+		for last := ""; len(out) < httpapi.MaxReceipts; {
+			list, err := tx.ListReceipts(id, last, httpapi.MaxReceipts-len(out))
+			if err != nil || len(list) == 0 {
+				return err
+			}
+			for _, r := range list {
+				out, last = append(out, r.Bytes), r.ID
+			}
 		}
-		return err
+		return nil
 	})
 	return out, err
 }

@@ -481,7 +481,7 @@ func suspects(tx store.Tx, own []string, since time.Time) (*httpapi.Suspects, er
 		if !c.Created.Before(since) {
 			s.Contracts = append(s.Contracts, c.ID)
 		}
-		receipts, err := tx.ListReceipts(c.ID, store.MaxList)
+		receipts, err := tx.ListReceipts(c.ID, "", store.MaxList)
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,7 @@ func (c *cli) contractsAmendCmd() *cobra.Command {
 			req.Calls = &calls
 		}
 		if needsFile != "" {
-			text, err := os.ReadFile(needsFile)
+			text, err := readBounded(needsFile)
 			if err != nil {
 				return usage("--needs: %v", err)
 			}

@@ -39,7 +39,7 @@ func (c *cli) contractsReceiptsCmd() *cobra.Command {
 						fmt.Fprintf(tw, "%s\t%s\t%s\t%d rows\t%s\n", r.ID, r.Time, r.QueryDigest, r.Rows, r.ResultDigest)
 					}
 				}
-				tw.Flush()
+				_ = tw.Flush() // to the terminal
 			})
 		}),
 	}

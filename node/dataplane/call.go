@@ -310,13 +310,6 @@ var (
 	errStale   = errors.New("what is on record about the contract is changing; ask again")
 )
 
-func revokedIf(gone bool) error {
-	if gone {
-		return errRevoked
-	}
-	return nil
-}
-
 // release signs the receipt and commits it with the event. Nothing of the answer leaves before that.
 func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.QueryOutput, error) {
 	result, err := canon.Marshal(answer)
@@ -338,8 +331,11 @@ func (c *call) release(ctx context.Context, answer *query.Answer) (*datatools.Qu
 	// record, and an answer that did not arrive is one that the log shows as given.
 	err = c.s.opts.Store.Update(ctx, func(tx store.Tx) error {
 		gone, err := tx.Revoked(c.req.ContractID)
-		if err != nil || gone || c.s.seen.isRevoked(c.req.ContractID) {
-			return errors.Join(err, revokedIf(err == nil))
+		if err != nil {
+			return err
+		}
+		if gone || c.s.seen.isRevoked(c.req.ContractID) {
+			return errRevoked
 		}
 		if until, err := contract.ParseTime(c.v.contract.ValidUntil); err != nil || !c.s.opts.Now().Before(until) {
 			return errExpired

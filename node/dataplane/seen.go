@@ -203,9 +203,10 @@ func (s *Service) Watch(ctx context.Context, every time.Duration) {
 }
 
 // notice remembers the revocations on record after the epoch known, and returns that of the last one.
-func (s *Service) notice(ctx context.Context, known uint64) (epoch uint64, err error) {
+func (s *Service) notice(ctx context.Context, known uint64) (uint64, error) {
 	for {
 		var ids []string
+		var epoch uint64
 		err := s.opts.Store.View(ctx, func(tx store.Tx) (err error) {
 			ids, epoch, err = tx.RevokedAfter(known)
 			return err

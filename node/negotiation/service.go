@@ -92,8 +92,9 @@ type Amendments interface {
 	Replaced(ctx context.Context, tx store.Tx, c *contract.Contract) error
 }
 
-// Config sets up a Service. All fields are needed except Lines (nobody moves), Amendments (no contract replaces another), Decider (no dataset on offer), Drafter and Adviser
-// (code decides alone), Reader (texts are not read), Connector (never a buyer), MaxOpen, PerHour, Sleep and Log.
+// Config sets up a Service. All fields are needed except Lines (nobody moves), Amendments (no contract replaces another), Decider
+// (no dataset on offer), Drafter and Adviser (code decides alone), Reader (texts are not read), Connector (never a buyer), MaxOpen,
+// PerHour, Sleep and Log.
 type Config struct {
 	Keys func() Keys
 	// Speaks says, in the transaction that stores a signed message, whether the node still speaks under that DID with the keys

@@ -20,7 +20,7 @@
 //
 //	Conversations  GetConversation FindConversation PutConversation ListConversations
 //	Envelopes      PutEnvelope GetEnvelope ReplyOf LastEnvelope ListEnvelopes
-//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevocationEpoch RevokedAfter GetStanding
+//	Contracts      PutContract GetContract ListContracts PutRevocation GetRevocation Revoked RevokedAfter GetStanding
 //	Budgets        Reserve GetUsage
 //	Receipts       PutReceipt GetReceipt ListReceipts ReceiptsOf ListResults
 //	Answers        PutAnswer GetAnswer ListAnswers DueAnswers DeleteAnswer
@@ -212,10 +212,8 @@ type Contracts interface {
 	PutRevocation(r Revocation) error
 	GetRevocation(contractID string) (Revocation, error)
 	Revoked(contractID string) (bool, error)
-	// RevocationEpoch grows with every revocation, of any contract.
-	RevocationEpoch() (uint64, error)
 	// RevokedAfter returns the next MaxList contracts that were revoked after an epoch, in that order, and the epoch of the last of
-	// them.
+	// them. The epoch grows with every revocation, of any contract; 0 is before the first.
 	RevokedAfter(epoch uint64) (contractIDs []string, last uint64, err error)
 	// GetStanding is what a call under a contract is judged by, in one read. ErrNotFound without a contract record.
 	GetStanding(contractID string) (Standing, error)
@@ -225,7 +223,7 @@ type Contracts interface {
 type Standing struct {
 	Contract ContractRecord
 	Revoked  bool
-	Epoch    uint64 // RevocationEpoch
+	Epoch    uint64 // of the newest revocation, of any contract: see RevokedAfter
 	Calls    int64  // GetUsage
 	Drawn    Drawn  // GetDrawn
 	// Compromises: a succession with CompromisedSince is on record, of whatever DID.
@@ -253,7 +251,8 @@ type Receipt struct {
 type Receipts interface {
 	PutReceipt(r Receipt) error // ErrConflict when the id exists
 	GetReceipt(id string) (Receipt, error)
-	ListReceipts(contractID string, limit int) ([]Receipt, error) // in the order they were put
+	// ListReceipts returns the receipts after the one with an id ("": from the first), in the order they were put.
+	ListReceipts(contractID, after string, limit int) ([]Receipt, error)
 	// ReceiptsOf returns the receipts of one result, in the order they were put.
 	ReceiptsOf(contractID string, result canon.Digest, limit int) ([]Receipt, error)
 	// ListResults returns the results that a contract's receipts are about, first answered first.

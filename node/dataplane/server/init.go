@@ -29,8 +29,9 @@ type InitOptions struct {
 const vendorFile = "vendor-did.json"
 
 // Init makes a data plane's folder: an age identity, a receipt key sealed to it, its own copy of the vendor's DID document, a
-// certificate where a development CA is to issue one, an empty list of revoked contracts, and the configuration f with all of them named in it. It never replaces
-// anything. Paths in f are written as given: relative ones are relative to dir. It returns the data plane's DID.
+// certificate where a development CA is to issue one, an empty list of revoked contracts, and the configuration f with all of them
+// named in it. It never replaces anything. Paths in f are written as given: relative ones are relative to dir. It returns the data
+// plane's DID.
 func Init(dir string, f File, o InitOptions, now time.Time) (did.DID, error) {
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != Path {

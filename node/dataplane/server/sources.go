@@ -152,15 +152,16 @@ func password(src *dataset.Source, path func(string) string) (string, error) {
 }
 
 // Inspect looks at a source that is no file of the engine's, for treaty-dataplane import; of SQLite also at the values of the
-// configured columns. Relative paths are
-// relative to dir.
+// configured columns. Relative paths are relative to dir.
 func Inspect(ctx context.Context, d dataset.Dataset, dir string, path func(string) string) (*source.Report, error) {
 	s, err := newSources(nil, Limits{}, path, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = s.closeDatabases() }() // idle connections
-	if d.KindOf() != dataset.SQLite {         // what is in its columns only a look at the values tells
+
+	// What is in columns of SQLite only a look at their values tells.
+	if d.KindOf() != dataset.SQLite {
 		d.Columns = nil
 	}
 	rep, _, err := s.database(ctx, "", d, dir)

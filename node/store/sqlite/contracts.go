@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/treaty-node/treaty/did/canon"
@@ -82,15 +81,10 @@ func (t *tx) Revoked(contractID string) (bool, error) {
 	return n == 1, err
 }
 
-func (t *tx) RevocationEpoch() (uint64, error) {
-	// Revocations are never deleted, so the highest row number grows with each.
-	n, err := one(t, integer, "SELECT coalesce(max(rowid), 0) FROM revocations")
-	return uint64(n), err //nolint:gosec // row numbers start at 1
-}
-
+// RevokedAfter and GetStanding take the row number for the epoch: revocations are never deleted, so that the highest grows with each.
 func (t *tx) RevokedAfter(epoch uint64) (ids []string, last uint64, err error) {
 	ids, err = all(t, func(r row) (id string, err error) { err = r.Scan(&id, &last); return id, err },
-		"SELECT contract_id, rowid FROM revocations WHERE rowid > ? ORDER BY rowid LIMIT ?", int64(min(epoch, math.MaxInt64)), store.MaxList) //nolint:gosec // bounded
+		"SELECT contract_id, rowid FROM revocations WHERE rowid > ? ORDER BY rowid LIMIT ?", number(epoch), store.MaxList)
 	return ids, last, err
 }
 
@@ -160,8 +154,9 @@ func (t *tx) GetReceipt(id string) (store.Receipt, error) {
 	return one(t, scanReceipt, "SELECT "+receiptColumns+" FROM receipts WHERE id = ?", id)
 }
 
-func (t *tx) ListReceipts(contractID string, n int) ([]store.Receipt, error) {
-	return all(t, scanReceipt, "SELECT "+receiptColumns+" FROM receipts WHERE contract_id = ? ORDER BY n LIMIT ?", contractID, limit(n))
+func (t *tx) ListReceipts(contractID, after string, n int) ([]store.Receipt, error) {
+	return all(t, scanReceipt, "SELECT "+receiptColumns+` FROM receipts
+		WHERE contract_id = ?1 AND n > coalesce((SELECT n FROM receipts WHERE id = ?2), 0) ORDER BY n LIMIT ?3`, contractID, after, limit(n))
 }
 
 func (t *tx) ReceiptsOf(contractID string, result canon.Digest, n int) ([]store.Receipt, error) {

@@ -111,7 +111,9 @@ func revocations(t *testing.T, s store.Store) {
 	revoked := func(id string) bool {
 		return read(t, s, func(tx store.Tx) (bool, error) { return tx.Revoked(id) })
 	}
-	epoch := func() uint64 { return read(t, s, store.Tx.RevocationEpoch) }
+	epoch := func() uint64 {
+		return read(t, s, func(tx store.Tx) (uint64, error) { _, last, err := tx.RevokedAfter(0); return last, err })
+	}
 	if revoked("ctr_1") || epoch() != 0 {
 		t.Error("revoked before anything was")
 	}
@@ -220,10 +222,13 @@ func receipts(t *testing.T, s store.Store) {
 	equal(t, read(t, s, get), a)
 	fails(t, s, store.ErrConflict, func(tx store.Tx) error { return tx.PutReceipt(a) })
 	list := func(n int) []store.Receipt {
-		return read(t, s, func(tx store.Tx) ([]store.Receipt, error) { return tx.ListReceipts("ctr_1", n) })
+		return read(t, s, func(tx store.Tx) ([]store.Receipt, error) { return tx.ListReceipts("ctr_1", "", n) })
 	}
 	equal(t, list(0), []store.Receipt{a, b})
 	equal(t, list(1), []store.Receipt{a})
+	for after, want := range map[string][]store.Receipt{"rcp_1": {b}, "rcp_0": {}, "rcp_2": {}, "no such": {a, b}} {
+		equal(t, read(t, s, func(tx store.Tx) ([]store.Receipt, error) { return tx.ListReceipts("ctr_1", after, 0) }), want)
+	}
 
 	d := store.Receipt{ID: "rcp_3", ContractID: "ctr_1", Result: sum("rows"), Bytes: []byte("one again"), Created: at(4)}
 	e := store.Receipt{ID: "rcp_4", ContractID: "ctr_1", Result: sum("other rows"), Bytes: []byte("other"), Created: at(5)}
