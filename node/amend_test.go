@@ -54,14 +54,7 @@ func TestAmendment_TwoNodes(t *testing.T) {
 	})
 	scopes := map[string]contract.Scope{}
 	for _, id := range []string{first, second, third} {
-		k, err := buyer.Contract(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := contract.Parse(k.Contract)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := buyer.signed(t, id)
 		c.Amends = contract.Reference{}
 		scopes[id] = c.Scope
 	}
@@ -173,14 +166,7 @@ func replaceable(t *testing.T, buyer, vendor *company, id, over string) {
 
 // earlyRevocation: while a buyer waits for the vendor's word about a contract, a revocation of one that it does not know is taken later.
 func earlyRevocation(t *testing.T, buyer, vendor *company, id string) {
-	k, err := vendor.Contract(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := contract.Parse(k.Contract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := vendor.signed(t, id)
 	c.ID = contract.ID(canon.Sum([]byte("on its way")))
 	r, err := contract.RevokeAs(t.Context(), c, vendor.Status().DID, "over", time.Now(), vendor.Talking().Binding)
 	if err != nil {

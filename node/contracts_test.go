@@ -36,6 +36,12 @@ func agree(t *testing.T, buyer *company) string {
 	return n.ContractID
 }
 
+// signed is a contract as the company holds it.
+func (c *company) signed(t *testing.T, id string) *contract.Contract {
+	t.Helper()
+	return must[*contract.Contract](t)(contract.Parse(must[httpapi.Contract](t)(c.Contract(t.Context(), id)).Contract))
+}
+
 // until waits until ok says so of the contract.
 func (c *company) until(t *testing.T, id string, ok func(httpapi.Contract) bool) httpapi.Contract {
 	t.Helper()
@@ -227,14 +233,7 @@ func TestDeletion(t *testing.T) {
 // refusal, and not kept.
 func refusedStatements(t *testing.T, buyer, vendor *company) {
 	id := agree(t, buyer)
-	k, err := buyer.Contract(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := contract.Parse(k.Contract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := buyer.signed(t, id)
 	s, err := contract.Delete(t.Context(), c, c.Parties.Buyer, contract.DeletedEarly,
 		[]contract.Deleted{{ResultDigest: canon.Sum(nil), Receipts: []string{contract.ReceiptID([16]byte{9})}}}, time.Now(), buyer.Talking().Binding)
 	if err != nil {
@@ -337,14 +336,7 @@ func TestCedar_NarrowsOffers(t *testing.T) {
 // refusalReceipts: of what a data plane says about its refusals, the buyer keeps what it signed about this very query, once.
 func refusalReceipts(t *testing.T, buyer *company) {
 	id := agree(t, buyer)
-	k, err := buyer.Contract(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := contract.Parse(k.Contract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := buyer.signed(t, id)
 	digest, err := c.Digest()
 	if err != nil {
 		t.Fatal(err)

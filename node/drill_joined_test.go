@@ -66,8 +66,9 @@ type noFloor struct{}
 func (noFloor) Load(context.Context) (time.Time, error)                 { return time.Time{}, nil }
 func (noFloor) Raise(_ context.Context, t time.Time) (time.Time, error) { return t, nil }
 
-// A step makes this node call the subject, and nobody else.
-func TestDrill_StepsAboutOthers(t *testing.T) {
+// proposer is who proposes a drill, and the clock of the node that it proposes it to.
+func proposer(t *testing.T) (did.DID, *clock.Secure) {
+	t.Helper()
 	id, err := did.Parse("did:wba:vendorcorp.test:agents:steward:e1_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +77,12 @@ func TestDrill_StepsAboutOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return id, secure
+}
+
+// A step makes this node call the subject, and nobody else.
+func TestDrill_StepsAboutOthers(t *testing.T) {
+	id, secure := proposer(t)
 	d := &drills{n: &Node{clock: secure}}
 	d.joined = &joinedDrill{id: "drl_1", from: id, identity: id, until: time.Now().Add(time.Hour), started: map[drill.Phase]bool{}}
 	for _, other := range []string{"", "did:wba:victim.test:agents:steward:e1_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "did:web:victim.test"} {
@@ -103,14 +110,7 @@ func (d deal) Append(ledger.Entry) (ledger.Event, error)                        
 
 // A vendor cannot have its buyer's budget used up: how many queries a drill takes from it is the buyer's to say.
 func TestDrill_LoadAtAPeersWish(t *testing.T) {
-	id, err := did.Parse("did:wba:vendorcorp.test:agents:steward:e1_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secure, err := clock.NewSecure(t.Context(), clock.System{}, noFloor{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id, secure := proposer(t)
 	peers, err := trust.ParsePattern("vendorcorp.test")
 	if err != nil {
 		t.Fatal(err)

@@ -113,14 +113,7 @@ func TestServe(t *testing.T) {
 		if res.IsError {
 			t.Fatal(text)
 		}
-		structured, err := json.Marshal(res.StructuredContent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, receipt, err := datatools.ParseOutput(structured)
-		if err != nil {
-			t.Fatal(err)
-		}
+		result, receipt := w.parse(t, res)
 		want, used := thirdQuarter(t, w.csv)
 		if result.UsedRows != used || result.TotalRows != 624 || len(result.Rows) != len(want) {
 			t.Errorf("%d of %d rows, %d groups; want %d of 624, %d groups", result.UsedRows, result.TotalRows, len(result.Rows), used, len(want))

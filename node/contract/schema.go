@@ -160,13 +160,8 @@ func (s *Schema) index(name string) int {
 	if s == nil {
 		return -1
 	}
-	n := len(name)
-	if n == 0 {
-		return -1 // no column is called so
-	}
-	last := name[n-1]
-	for i := range s.Columns { // as sameName
-		if c := s.Columns[i].Name; len(c) == n && c[n-1] == last && c == name {
+	for i := range s.Columns {
+		if sameName(s.Columns[i].Name, name) {
 			return i
 		}
 	}

@@ -356,3 +356,19 @@ func (t alteredTx) GetStanding(id string) (store.Standing, error) {
 	}
 	return st, err
 }
+
+// reencode changes the contract of a record, with a digest that fits and the signatures that were there.
+func reencode(t *testing.T, rec *store.ContractRecord, change func(*contract.Contract)) {
+	t.Helper()
+	c, err := contract.Parse(rec.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(c)
+	if rec.Bytes, err = c.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	if rec.Digest, err = c.Digest(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -185,19 +185,6 @@ func TestStrangerLearnsNothing(t *testing.T) {
 
 // A compromised node's store: the data plane believes signatures, not records.
 func TestAlteredStoreIsRefused(t *testing.T) {
-	reencode := func(t *testing.T, rec *store.ContractRecord, change func(*contract.Contract)) {
-		c, err := contract.Parse(rec.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(c)
-		if rec.Bytes, err = c.Marshal(); err != nil {
-			t.Fatal(err)
-		}
-		if rec.Digest, err = c.Digest(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	tests := map[string]func(t *testing.T, f *fixture, rec *store.ContractRecord){
 		"wider columns": func(t *testing.T, _ *fixture, rec *store.ContractRecord) {
 			reencode(t, rec, func(c *contract.Contract) { c.Columns = append(c.Columns, "customer_email") })

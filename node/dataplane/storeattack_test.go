@@ -26,17 +26,7 @@ func TestInvariant7_CompromisedStore(t *testing.T) {
 	change := func(change func(*contract.Contract)) func(*testing.T, *fixture) {
 		return func(t *testing.T, f *fixture) {
 			rec := f.record(t, f.contract, f.vendor, store.InForce)
-			c, err := contract.Parse(rec.Bytes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			change(c)
-			if rec.Bytes, err = c.Marshal(); err != nil {
-				t.Fatal(err)
-			}
-			if rec.Digest, err = c.Digest(); err != nil {
-				t.Fatal(err)
-			}
+			reencode(t, &rec, change)
 			set(t, f, rec)
 		}
 	}

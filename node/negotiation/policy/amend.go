@@ -30,30 +30,14 @@ func (n *Needs) Amending(old contract.Reference, terms *contract.Scope) *Needs {
 	return &out
 }
 
-// NeedsFor is a needs file that asks for the terms of a contract again, as far as such a file has words for them; see
-// [Needs.Amending].
+// NeedsFor is a needs file about the terms of a contract, for who keeps and reads needs; what is asked for and taken are the terms
+// themselves, see [Needs.Amending].
 func NeedsFor(s contract.Scope, rationale string) ([]byte, error) {
 	type object = map[string]any
 	exactly := func(n int64) object { return object{"wanted": n, "minimum": n} }
 	out := object{
 		"version": 1, "dataset": s.Dataset, "columns": s.Columns, "operations": s.Operations, "purpose": s.Purpose,
-		"retention_days": exactly(int64(s.RetentionDays)), "call_budget": exactly(s.CallBudget), "max_min_group_size": s.MinGroupSize,
-		"row_filters": "refuse",
-	}
-	if len(s.RowFilter) > 0 {
-		out["row_filter"] = s.RowFilter
-	}
-	if !s.Rate.IsZero() {
-		out["min_rate"] = s.Rate
-	}
-	if !s.Rows.IsZero() {
-		out["read"], out["row_budget"] = s.Readable(), exactly(s.Rows.RowBudget)
-	}
-	if s.RetentionStatement != "" {
-		out["retention_statements"] = []string{s.RetentionStatement}
-	}
-	if s.Noise != nil {
-		out["noise"] = object{"min_epsilon": json.Number(s.Noise.EpsilonPerQuery)}
+		"retention_days": exactly(int64(s.RetentionDays)), "call_budget": exactly(s.CallBudget),
 	}
 	if rationale != "" {
 		out["rationale"] = rationale
